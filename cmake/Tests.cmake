@@ -1,0 +1,40 @@
+# tests/cpp/<layer>_<what>_test.cc: one GoogleTest program each, linked with the layer that its
+# name begins with (torch-free layers alone; tests above them get libtorch_xla.so).
+find_package(GTest QUIET)
+if(NOT GTest_FOUND)
+  message(FATAL_ERROR "GoogleTest is missing: run `apt-get install libgtest-dev`, or build without "
+    "the C++ tests by -DXLA_TESTS=OFF.")
+endif()
+include(GoogleTest)
+set(torch_free base pjrt hlo ir lazy)
+set(on_torch aten ops dist)
+
+function(xla_test_program name source)
+  string(REGEX REPLACE "_.*" "" layer ${name})
+  if(layer IN_LIST torch_free)
+    set(library xla_${layer})
+  elseif(NOT layer IN_LIST on_torch)
+    message(FATAL_ERROR "${source}: the name must begin with a layer: ${torch_free} ${on_torch}")
+  elseif(XLA_TORCH)
+    set(library torch_xla)
+  else()
+    return()
+  endif()
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE ${library})
+  if(layer STREQUAL pjrt)
+    target_link_libraries(${name} PRIVATE xla_pjrt_header)
+  endif()
+  if(name MATCHES "_test$")
+    target_link_libraries(${name} PRIVATE GTest::gtest_main)
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX ${name}.
+      PROPERTIES TIMEOUT 120 ENVIRONMENT PJRT_CONFORMANCE_LIBRARY=${XLA_TEST_PLUGIN})
+  endif()
+endfunction()
+
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cpp/*_test.cc
+     ${PROJECT_SOURCE_DIR}/tests/cpp/hlo_emit_all.cc)
+foreach(source ${sources})
+  cmake_path(GET source STEM name)
+  xla_test_program(${name} ${source})
+endforeach()
