@@ -53,8 +53,8 @@ print(os.path.dirname(torch.__file__), torch.__version__, int(torch._C._GLIBCXX_
   endif()
   add_library(xla_torch INTERFACE)
   target_include_directories(xla_torch SYSTEM INTERFACE ${torch_dir}/include)
-  # As torch's wheels are built; c10d's headers ask for them.
+  # As torch's wheels are built; c10d's headers ask for USE_DISTRIBUTED.
   target_compile_definitions(xla_torch INTERFACE _GLIBCXX_USE_CXX11_ABI=${torch_cxx11_abi}
-                             USE_DISTRIBUTED USE_C10D_GLOO)
+                             USE_DISTRIBUTED)
   target_link_libraries(xla_torch INTERFACE ${torch_dir}/lib/libtorch_cpu.so ${torch_dir}/lib/libc10.so)
 endif()

@@ -19,6 +19,19 @@ function(xla_layer name)
   add_library(xla_${name} STATIC ${sources})
   target_include_directories(xla_${name} PUBLIC ${root})
   target_link_libraries(xla_${name} PUBLIC ${arg_DEPENDS} ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
-  # __FILE__ of a header: csrc/<layer>/<file> again.
-  target_compile_options(xla_${name} PUBLIC "-ffile-prefix-map=${root}/=csrc/")
+endfunction()
+
+# The named layers compile with the first one's csrc/<layer>/pch.h.
+function(xla_precompile first)
+  get_target_property(type xla_${first} TYPE)
+  if(type STREQUAL INTERFACE_LIBRARY)  # no sources yet
+    return()
+  endif()
+  target_precompile_headers(xla_${first} PRIVATE ${PROJECT_SOURCE_DIR}/csrc/${first}/pch.h)
+  foreach(layer ${ARGN})
+    get_target_property(type xla_${layer} TYPE)
+    if(NOT type STREQUAL INTERFACE_LIBRARY)
+      target_precompile_headers(xla_${layer} REUSE_FROM xla_${first})
+    endif()
+  endforeach()
 endfunction()

@@ -22,10 +22,10 @@ if(binding_sources)
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/csrc/bindings ${root}/bindings SYMBOLIC)
   Python_add_library(_XLAC MODULE WITH_SOABI ${binding_sources})
   target_include_directories(_XLAC PRIVATE ${root})
-  target_compile_options(_XLAC PRIVATE "-ffile-prefix-map=${root}/=csrc/")
   # pybind11 is torch's copy, so that both speak of the same registered types.
   target_link_libraries(_XLAC PRIVATE torch_xla ${torch_dir}/lib/libtorch_python.so)
   set_target_properties(_XLAC PROPERTIES CXX_VISIBILITY_PRESET hidden)
+  target_precompile_headers(_XLAC PRIVATE ${PROJECT_SOURCE_DIR}/csrc/bindings/pch.h)
   list(APPEND targets _XLAC)
 endif()
 

@@ -15,8 +15,12 @@ add_compile_options(-Wall -Wextra)
 if(XLA_WERROR)
   add_compile_options(-Werror)
 endif()
-# Paths in messages are the repository's (csrc/base/shape.h), whatever machine built it.
+# Paths in messages are the repository's (csrc/base/shape.h), whatever machine built it and through
+# whichever include root (see Layer.cmake) a header was found.
 add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=")
+foreach(layer base pjrt hlo ir lazy aten ops dist bindings)
+  add_compile_options("-ffile-prefix-map=${PROJECT_BINARY_DIR}/layers/${layer}/=csrc/")
+endforeach()
 add_compile_definitions(TORCH_XLA_VERSION="${PROJECT_VERSION}")
 
 if(XLA_SANITIZE)
