@@ -67,7 +67,7 @@ struct Type {
   }
   friend bool operator==(const Type&, const Type&) = default;
 };
-std::string ToString(const Type& type);
+std::string TypeName(const Type& type);
 
 // A finished region: its text and the types that it returns.
 struct Region {
