@@ -1,0 +1,152 @@
+#include "lazy/runtime.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cstdio>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/wait.h"
+#include "pjrt/platform.h"
+
+namespace torch_xla::lazy {
+namespace {
+
+std::mutex create_mutex;
+std::atomic<Runtime*> instance{nullptr};
+std::atomic<bool> shut_down{false};
+std::atomic<int> compiles_running{0};
+
+std::function<pjrt::ClientPtr()>& Factory() {
+  static auto* factory = new std::function<pjrt::ClientPtr()>([] {
+    pjrt::Plugin plugin = pjrt::ResolvePlugin();
+    return pjrt::MakePluginClient(plugin.library_path, plugin.options);
+  });
+  return *factory;
+}
+
+std::string UpperCase(std::string s) {
+  std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::toupper(c); });
+  return s;
+}
+
+// Static destructors of a plugin while one of its threads compiles end in a crash, and a compile
+// cannot be cancelled: leave without them, with the program's own exit status.
+void LeaveIfCompiling(int status, void*) {
+  if (InForkedChild() || compiles_running.load() == 0) return;
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+}  // namespace
+
+Launcher::Launcher() : thread_([this] { Run(); }) {}
+
+Launcher::~Launcher() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Launcher::Enqueue(std::function<void()> task) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  queue_.push_back(std::move(task));
+  changed_.notify_all();
+}
+
+void Launcher::Drain() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  WaitFor(
+      lock, changed_, [this] { return queue_.empty() && !busy_; },
+      [this] { return std::to_string(queue_.size()) + " launches"; });
+}
+
+void Launcher::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    std::function<void()> task = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    task();
+    task = nullptr;  // what it holds is freed here, outside the lock
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+Runtime::Runtime(pjrt::ClientPtr client)
+    : client_(std::move(client)),
+      platform_(UpperCase(client_->platform_name())),
+      launcher_(std::make_unique<Launcher>()),
+      in_flight_(client_->devices().size(), 0) {}
+
+Runtime& Runtime::Get() {
+  CheckNotForked();
+  if (Runtime* r = instance.load(std::memory_order_acquire)) [[likely]]
+    return *r;
+  std::lock_guard<std::mutex> lock(create_mutex);
+  XLA_CHECK(!shut_down.load(), kFailedPrecondition,
+            "the XLA runtime was shut down; it cannot be used while Python exits");
+  if (instance.load() == nullptr) {
+    instance.store(new Runtime(Factory()()), std::memory_order_release);
+    on_exit(LeaveIfCompiling, nullptr);
+  }
+  return *instance.load();
+}
+
+Runtime* Runtime::GetIfCreated() { return instance.load(std::memory_order_acquire); }
+
+void Runtime::SetClientFactory(std::function<pjrt::ClientPtr()> factory) {
+  Factory() = std::move(factory);
+}
+
+void Runtime::LaunchStarted(int device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++in_flight_[static_cast<size_t>(device)];
+}
+
+void Runtime::LaunchDone(int device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  --in_flight_[static_cast<size_t>(device)];
+  changed_.notify_all();
+}
+
+void Runtime::WaitForLaunches(int device, int limit) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  int& n = in_flight_[static_cast<size_t>(device)];
+  WaitFor(
+      lock, changed_, [&] { return n <= limit; },
+      [&] {
+        return std::to_string(n) + " unfinished executions on xla:" + std::to_string(device);
+      });
+}
+
+void Runtime::CompileStarted() { ++compiles_running; }
+void Runtime::CompileDone() { --compiles_running; }
+
+void Runtime::Shutdown() {
+  if (InForkedChild()) return;
+  shut_down.store(true);
+  Runtime* r = instance.load();
+  if (r == nullptr) return;
+  try {
+    r->launcher_->Drain();
+    for (int d = 0; d < r->num_devices(); ++d) r->WaitForLaunches(d, 0);
+  } catch (const std::exception& e) {
+    Log(Severity::kWarning, std::string("at exit: ") + e.what());
+  }
+}
+
+}  // namespace torch_xla::lazy

@@ -1,0 +1,75 @@
+// The process's client, its devices and the thread that launches on them.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "pjrt/client.h"
+
+namespace torch_xla::lazy {
+
+// Runs tasks in order on one thread, so that `Execute` is never called by the user's thread, never
+// with the GIL held and never by two threads at once.
+class Launcher {
+ public:
+  Launcher();
+  ~Launcher();
+  void Enqueue(std::function<void()> task);
+  // Waits until all that was enqueued has run.
+  void Drain();
+
+ private:
+  void Run();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool busy_ = false;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+class Runtime {
+ public:
+  // Makes the client at the first call (CheckNotForked). Throws what finding and opening the plugin
+  // throws, and tries again at the next call.
+  static Runtime& Get();
+  // Null before the first Get.
+  static Runtime* GetIfCreated();
+  // For tests: replaces how the client is made; before the first Get.
+  static void SetClientFactory(std::function<pjrt::ClientPtr()> factory);
+
+  pjrt::Client& client() { return *client_; }
+  Launcher& launcher() { return *launcher_; }
+  int num_devices() const { return static_cast<int>(client_->devices().size()); }
+  const std::string& platform() const { return platform_; }  // "CPU", "CUDA", ...
+
+  // Launches in flight, for bounded run-ahead and draining.
+  void LaunchStarted(int device);
+  void LaunchDone(int device);
+  // Waits until at most `limit` launches of the device are unfinished.
+  void WaitForLaunches(int device, int limit);
+
+  // A compilation runs on a thread of its own, so that Ctrl-C does not have to wait for it.
+  static void CompileStarted();
+  static void CompileDone();
+
+  // Drains everything; afterwards Get throws. Called at exit, before static destructors.
+  static void Shutdown();
+
+ private:
+  explicit Runtime(pjrt::ClientPtr client);
+
+  pjrt::ClientPtr client_;
+  std::string platform_;
+  std::unique_ptr<Launcher> launcher_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int> in_flight_;
+};
+
+}  // namespace torch_xla::lazy

@@ -1,0 +1,194 @@
+#include "lazy/tensor.h"
+
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+#include "base/metrics.h"
+#include "base/pool.h"
+#include "base/wait.h"
+
+namespace torch_xla::lazy {
+namespace {
+
+std::atomic<uint64_t> next_alias_id{1};
+
+metrics::Counter& TensorsMade() {
+  static metrics::Counter* c = metrics::GetCounter("CreateXlaTensor");
+  return *c;
+}
+
+}  // namespace
+
+Ref<Alias> Alias::Make(ir::Value value, int device) {
+  auto* a = new (pool::Allocate(sizeof(Alias))) Alias;
+  a->device_ = device;
+  a->id_ = next_alias_id.fetch_add(1, std::memory_order_relaxed);
+  a->value_ = std::move(value);
+  Registry::Of(device).Add(a);
+  TensorsMade().Add();
+  return Ref<Alias>::Adopt(a);
+}
+
+void Alias::Release() {
+  // Only the registry's own walk takes a reference to an alias that no tensor holds any more, and
+  // it never revives one: Live() takes only aliases whose count is not zero yet.
+  if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (InForkedChild()) return;  // another thread may have held the registry's lock at the fork
+  Registry::Of(device_).Remove(this);
+  this->~Alias();
+  pool::Free(this, sizeof(Alias));
+}
+
+ir::Value Alias::value() {
+  std::lock_guard<SpinLock> lock(lock_);
+  return value_;
+}
+
+// Values are released after the lock: the last reference to a graph may take long to go.
+void Alias::SetValue(ir::Value value) {
+  std::vector<ir::Value> dropped;
+  {
+    std::lock_guard<SpinLock> lock(lock_);
+    DropCachedViewsLocked(dropped);
+    std::swap(value_, value);
+  }
+}
+
+void Alias::ReplaceValue(const ir::Value& old, ir::Value by) {
+  std::vector<ir::Value> dropped;
+  std::lock_guard<SpinLock> lock(lock_);
+  if (value_.node == old.node && value_.index == old.index) {
+    DropCachedViewsLocked(dropped);
+    std::swap(value_, by);
+  }
+}
+
+void Alias::DropCachedViews() {
+  std::vector<ir::Value> dropped;
+  std::lock_guard<SpinLock> lock(lock_);
+  DropCachedViewsLocked(dropped);
+}
+
+void Alias::DropCachedViewsLocked(std::vector<ir::Value>& dropped) {
+  while (cached_views_ != nullptr) {
+    ViewPath* path = cached_views_;
+    cached_views_ = path->next_cached_;
+    path->prev_cached_ = path->next_cached_ = nullptr;
+    dropped.push_back(std::move(path->cached_));
+    path->cached_ = {};
+  }
+}
+
+Ref<ViewPath> ViewPath::Make(Alias* alias, Ref<ViewPath> parent, ViewStep step) {
+  auto* p = new (pool::Allocate(sizeof(ViewPath))) ViewPath;
+  p->alias_ = alias;
+  p->parent_ = std::move(parent);
+  p->step_ = std::move(step);
+  return Ref<ViewPath>::Adopt(p);
+}
+
+void ViewPath::Release() {
+  if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (InForkedChild()) return;
+  {
+    std::lock_guard<SpinLock> lock(alias_->lock_);
+    if (cached_) {
+      if (prev_cached_ != nullptr) {
+        prev_cached_->next_cached_ = next_cached_;
+      } else {
+        alias_->cached_views_ = next_cached_;
+      }
+      if (next_cached_ != nullptr) next_cached_->prev_cached_ = prev_cached_;
+    }
+  }
+  this->~ViewPath();
+  pool::Free(this, sizeof(ViewPath));
+}
+
+void ViewPath::Cache(Alias& alias, const ir::Value& value) {
+  std::lock_guard<SpinLock> lock(alias.lock_);
+  if (cached_) return;
+  cached_ = value;
+  prev_cached_ = nullptr;
+  next_cached_ = alias.cached_views_;
+  if (next_cached_ != nullptr) next_cached_->prev_cached_ = this;
+  alias.cached_views_ = this;
+}
+
+ir::Value ViewPath::Read(Alias& alias) {
+  {
+    std::lock_guard<SpinLock> lock(alias.lock_);
+    if (cached_) return cached_;
+  }
+  ir::Value value = step_.Read(parent_ ? parent_->Read(alias) : alias.value());
+  Cache(alias, value);
+  return value;
+}
+
+ir::Value ViewPath::WriteBack(Alias& alias, ir::Value value) {
+  ir::Value parent = parent_ ? parent_->Read(alias) : alias.value();
+  ir::Value written = step_.Write(std::move(parent), std::move(value));
+  return parent_ ? parent_->WriteBack(alias, std::move(written)) : written;
+}
+
+Tensor::Tensor(ir::Value value, int device) : alias_(Alias::Make(std::move(value), device)) {}
+
+ir::Value Tensor::value() const { return path_ ? path_->Read(*alias_) : alias_->value(); }
+
+void Tensor::Write(ir::Value value) const {
+  if (!path_) {
+    alias_->SetValue(std::move(value));
+    return;
+  }
+  alias_->SetValue(path_->WriteBack(*alias_, value));
+  path_->Cache(*alias_, value);
+}
+
+Tensor Tensor::View(ViewStep step) const {
+  Tensor t;
+  t.alias_ = alias_;
+  t.path_ = ViewPath::Make(alias_.get(), path_, std::move(step));
+  return t;
+}
+
+Registry& Registry::Of(int device) {
+  static auto* registries = new Registry[kMaxDevices];
+  return registries[device];
+}
+
+void Registry::Add(Alias* alias) {
+  std::lock_guard<SpinLock> lock(lock_);
+  alias->prev_ = tail_;
+  (tail_ != nullptr ? tail_->next_ : head_) = alias;
+  tail_ = alias;
+  ++size_;
+}
+
+void Registry::Remove(Alias* alias) {
+  std::lock_guard<SpinLock> lock(lock_);
+  (alias->prev_ != nullptr ? alias->prev_->next_ : head_) = alias->next_;
+  (alias->next_ != nullptr ? alias->next_->prev_ : tail_) = alias->prev_;
+  --size_;
+}
+
+std::vector<Ref<Alias>> Registry::Live() {
+  std::vector<Ref<Alias>> live;
+  std::lock_guard<SpinLock> lock(lock_);
+  live.reserve(size_);
+  for (Alias* a = head_; a != nullptr; a = a->next_) {
+    uint32_t refs = a->refs_.load(std::memory_order_relaxed);
+    while (refs != 0 && !a->refs_.compare_exchange_weak(refs, refs + 1)) {
+    }
+    if (refs != 0) live.push_back(Ref<Alias>::Adopt(a));
+  }
+  return live;
+}
+
+size_t Registry::size() {
+  std::lock_guard<SpinLock> lock(lock_);
+  return size_;
+}
+
+}  // namespace torch_xla::lazy

@@ -1,0 +1,122 @@
+// The state behind a device tensor: a value, or a view of one.
+//
+// Tensors that share memory in PyTorch's eyes share an Alias. A view is a chain of steps over it;
+// reading replays the chain, writing sends the new values back through it, so that every tensor of
+// the alias sees them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ref.h"
+#include "ir/node.h"
+#include "lazy/view.h"
+
+namespace torch_xla::lazy {
+
+class ViewPath;
+
+// What views share. Lives in its device's registry as long as a tensor refers to it.
+class Alias {
+ public:
+  static Ref<Alias> Make(ir::Value value, int device);
+
+  void Retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void Release();
+
+  int device() const { return device_; }
+  uint64_t id() const { return id_; }
+  ir::Value value();
+  void SetValue(ir::Value value);  // a write: cached views are dropped
+  // Replaces the value by an equal one, if it is still `old` (materialisation).
+  void ReplaceValue(const ir::Value& old, ir::Value by);
+  void DropCachedViews();
+
+ private:
+  friend class Registry;
+  friend class ViewPath;
+  Alias() = default;
+  ~Alias() = default;
+  void DropCachedViewsLocked(std::vector<ir::Value>& dropped);
+
+  std::atomic<uint32_t> refs_{1};
+  int device_ = 0;
+  uint64_t id_ = 0;
+  SpinLock lock_;  // guards value_ and the cached views' chain
+  ir::Value value_;
+  ViewPath* cached_views_ = nullptr;
+  Alias* prev_ = nullptr;  // registry of the device
+  Alias* next_ = nullptr;
+};
+
+// One more step over an alias or over another view; immutable but for the cached value.
+class ViewPath {
+ public:
+  static Ref<ViewPath> Make(Alias* alias, Ref<ViewPath> parent, ViewStep step);
+
+  void Retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void Release();
+
+  const Shape& shape() const { return step_.shape; }
+  ir::Value Read(Alias& alias);
+  // The alias's new value when the view takes `value`.
+  ir::Value WriteBack(Alias& alias, ir::Value value);
+  void Cache(Alias& alias, const ir::Value& value);
+
+ private:
+  friend class Alias;
+  ViewPath() = default;
+  ~ViewPath() = default;
+
+  std::atomic<uint32_t> refs_{1};
+  Alias* alias_ = nullptr;  // outlives the path: every tensor with a path holds its alias
+  Ref<ViewPath> parent_;
+  ViewStep step_;
+  ir::Value cached_;  // guarded by the alias's lock
+  ViewPath* prev_cached_ = nullptr;
+  ViewPath* next_cached_ = nullptr;
+};
+
+// A handle; copies denote the same tensor state.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(ir::Value value, int device);
+
+  bool defined() const { return static_cast<bool>(alias_); }
+  int device() const { return alias_->device(); }
+  bool is_view() const { return static_cast<bool>(path_); }
+  // Equal for tensors that share memory.
+  uint64_t alias_id() const { return alias_->id(); }
+  const Ref<Alias>& alias() const { return alias_; }
+
+  ir::Value value() const;
+  // Takes the value of equal shape and dtype in place, for all tensors of the alias.
+  void Write(ir::Value value) const;
+  Tensor View(ViewStep step) const;
+
+ private:
+  Ref<Alias> alias_;
+  Ref<ViewPath> path_;  // released before alias_
+};
+
+// The live aliases of one device, in the order of their creation.
+class Registry {
+ public:
+  static Registry& Of(int device);
+
+  void Add(Alias* alias);
+  void Remove(Alias* alias);
+  std::vector<Ref<Alias>> Live();
+  size_t size();
+
+ private:
+  SpinLock lock_;
+  Alias* head_ = nullptr;
+  Alias* tail_ = nullptr;
+  size_t size_ = 0;
+};
+
+inline constexpr int kMaxDevices = 64;  // of one process
+
+}  // namespace torch_xla::lazy
