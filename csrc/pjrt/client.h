@@ -139,6 +139,9 @@ class Client {
   virtual std::optional<MemoryStats> memory_stats(int device) = 0;
   // Registers an XLA FFI handler (an XLA_FFI_Handler*) for custom calls; false where unsupported.
   virtual bool RegisterFfiHandler(const std::string& target, void* handler) = 0;
+  // Ends the client now although its buffers and executables may still exist: from then on they
+  // can only be destroyed. For the exit of the process, when no other call is running.
+  virtual void Close() {}
 };
 using ClientPtr = std::shared_ptr<Client>;
 

@@ -1,0 +1,61 @@
+#include "pjrt/compile_options.h"
+
+#include <string_view>
+
+namespace torch_xla::pjrt {
+namespace {
+
+// Field numbers of xla/pjrt/proto/compile_options.proto and xla/xla_data.proto.
+enum CompileOptionsField { kExecutableBuildOptions = 3, kCompilePortableExecutable = 4 };
+enum BuildOptionsField {
+  kDeviceOrdinal = 1,
+  kNumReplicas = 4,
+  kNumPartitions = 5,
+  kDeviceAssignment = 9
+};
+enum DeviceAssignmentField { kReplicaCount = 1, kComputationCount = 2, kComputationDevices = 3 };
+enum ComputationDeviceField { kReplicaDeviceIds = 1 };
+
+void PutVarint(std::string& out, uint64_t v) {
+  for (; v >= 0x80; v >>= 7) out += static_cast<char>(v | 0x80);
+  out += static_cast<char>(v);
+}
+
+void PutInt(std::string& out, int field, int64_t value) {
+  PutVarint(out, static_cast<uint64_t>(field) << 3);
+  PutVarint(out, static_cast<uint64_t>(value));
+}
+
+void PutBytes(std::string& out, int field, std::string_view bytes) {
+  PutVarint(out, static_cast<uint64_t>(field) << 3 | 2);
+  PutVarint(out, bytes.size());
+  out += bytes;
+}
+
+std::string DeviceAssignment(std::span<const int64_t> device_ids) {
+  std::string ids;  // packed
+  for (int64_t id : device_ids) PutVarint(ids, static_cast<uint64_t>(id));
+  std::string computation;
+  PutBytes(computation, kReplicaDeviceIds, ids);
+  std::string out;
+  PutInt(out, kReplicaCount, static_cast<int64_t>(device_ids.size()));
+  PutInt(out, kComputationCount, 1);
+  PutBytes(out, kComputationDevices, computation);
+  return out;
+}
+
+}  // namespace
+
+std::string EncodeCompileOptions(std::span<const int64_t> device_ids) {
+  std::string build;
+  PutInt(build, kDeviceOrdinal, -1);
+  PutInt(build, kNumReplicas, device_ids.empty() ? 1 : static_cast<int64_t>(device_ids.size()));
+  PutInt(build, kNumPartitions, 1);
+  if (!device_ids.empty()) PutBytes(build, kDeviceAssignment, DeviceAssignment(device_ids));
+  std::string out;
+  PutBytes(out, kExecutableBuildOptions, build);
+  if (device_ids.empty()) PutInt(out, kCompilePortableExecutable, 1);
+  return out;
+}
+
+}  // namespace torch_xla::pjrt
