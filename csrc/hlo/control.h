@@ -29,7 +29,7 @@ struct CustomCallOptions {
   // Appends a token to the results (an FFI handler's xla::ffi::Token result).
   bool returns_token = false;
   // (output, operand) pairs that share a buffer.
-  std::vector<std::pair<int, int>> aliases;
+  std::vector<std::pair<int, int>> aliases = {};
 };
 
 // Calls the FFI handler `target` (typed API, version 4). All layouts are row-major. Tokens among
