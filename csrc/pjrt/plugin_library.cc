@@ -65,6 +65,17 @@ void CheckFile(const std::string& path) {
             "' is a directory, not a shared library");
 }
 
+// Never destroyed: clients may outlive static destruction.
+struct Libraries {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<PluginLibrary>> by_path;
+};
+
+Libraries& libraries() {
+  static auto* l = new Libraries;
+  return *l;
+}
+
 std::string Canonical(const std::string& path) {
   std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), &std::free);
   return real ? real.get() : path;
@@ -73,17 +84,26 @@ std::string Canonical(const std::string& path) {
 }  // namespace
 
 PluginLibrary& PluginLibrary::Open(const std::string& path) {
-  // Never destroyed: clients may outlive static destruction.
-  static auto* mutex = new std::mutex;
-  static auto* libraries = new std::map<std::string, std::unique_ptr<PluginLibrary>>;
-  std::lock_guard<std::mutex> lock(*mutex);
+  Libraries& l = libraries();
+  std::lock_guard<std::mutex> lock(l.mutex);
   std::string key = Canonical(path);
-  auto it = libraries->find(key);
-  if (it == libraries->end()) {
+  auto it = l.by_path.find(key);
+  if (it == l.by_path.end()) {
     std::unique_ptr<PluginLibrary> library(new PluginLibrary(path));
     library->Load();
-    it = libraries->emplace(key, std::move(library)).first;
+    it = l.by_path.emplace(key, std::move(library)).first;
   }
+  return *it->second;
+}
+
+PluginLibrary& PluginLibrary::Adopt(const std::string& name, const PJRT_Api* api) {
+  std::unique_ptr<PluginLibrary> library(new PluginLibrary(name));
+  library->api_ = api;
+  library->Start();
+  Libraries& l = libraries();
+  std::lock_guard<std::mutex> lock(l.mutex);
+  auto [it, added] = l.by_path.emplace(name, std::move(library));
+  XLA_CHECK(added, kAlreadyExists, "a PJRT plugin named '", name, "' is there already");
   return *it->second;
 }
 
@@ -104,6 +124,10 @@ void PluginLibrary::Load() {
           "' is a shared library but no PJRT plugin: it has no symbol GetPjrtApi");
   }
   api_ = get_api();
+  Start();
+}
+
+void PluginLibrary::Start() {
   XLA_CHECK(api_ != nullptr, kFailedPrecondition, "PJRT plugin '", path_,
             "': GetPjrtApi returned no function table");
   CheckVersion();

@@ -15,6 +15,9 @@ class PluginLibrary {
   // Errors: kNotFound (no such file), kInvalidArgument (not a PJRT plugin), kFailedPrecondition
   // (its version of the interface does not fit), or what the plugin's own start-up says.
   static PluginLibrary& Open(const std::string& path);
+  // A function table that is in the process already; Open(name) then finds it. For tests and for
+  // programs that link their plugin in.
+  static PluginLibrary& Adopt(const std::string& name, const PJRT_Api* api);
 
   const PJRT_Api* api() const { return api_; }
   const std::string& path() const { return path_; }
@@ -29,6 +32,7 @@ class PluginLibrary {
  private:
   explicit PluginLibrary(std::string path) : path_(std::move(path)) {}
   void Load();
+  void Start();
   void CheckVersion() const;
   void ReadAttributes();
 

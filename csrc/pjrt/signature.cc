@@ -21,10 +21,12 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Signature Parse() {
-    constexpr std::string_view kMain = "@main";
+    constexpr std::string_view kMain = " @main";
     for (pos_ = text_.find(kMain); pos_ != text_.npos; pos_ = text_.find(kMain, pos_)) {
+      std::string_view before = text_.substr(0, pos_);
       pos_ += kMain.size();
-      if (Peek('(')) return Function();
+      bool function = before.ends_with("func.func") || before.ends_with("func.func public");
+      if (function && Peek('(')) return Function();
     }
     Throw(Code::kInvalidArgument, "the module has no function @main");
   }

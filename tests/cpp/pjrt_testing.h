@@ -29,6 +29,12 @@ inline bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+// The plugin that the environment names; "" fails the tests that need one.
+inline std::string ConformanceLibrary() {
+  const char* path = std::getenv("PJRT_CONFORMANCE_LIBRARY");
+  return path != nullptr ? path : "";
+}
+
 // Sets a variable (null: unsets it) for the scope.
 class ScopedEnv {
  public:
@@ -71,7 +77,7 @@ std::vector<T> ToHost(Buffer& buffer) {
 
 // One launch on one device; returns its results.
 inline std::vector<BufferPtr> Launch(Executable& executable, std::vector<Buffer*> arguments,
-                                  const ExecuteOptions& options = {}) {
+                                     const ExecuteOptions& options = {}) {
   ExecuteResult result = executable.Execute(std::span(&arguments, 1), options);
   result.done.at(0).Wait("the execution");
   return std::move(result.outputs.at(0));
@@ -80,8 +86,8 @@ inline std::vector<BufferPtr> Launch(Executable& executable, std::vector<Buffer*
 // Programs in the text form that our printer has.
 inline std::string AddModule(const std::string& type, const std::string& first_attributes = "") {
   return "module @add {\n  func.func @main(%arg0: " + type + first_attributes + ", %arg1: " + type +
-         ") -> (" + type + ") {\n    %0 = \"stablehlo.add\"(%arg0, %arg1) : (" + type + ", " + type +
-         ") -> " + type + "\n    \"func.return\"(%0) : (" + type + ") -> ()\n  }\n}\n";
+         ") -> (" + type + ") {\n    %0 = \"stablehlo.add\"(%arg0, %arg1) : (" + type + ", " +
+         type + ") -> " + type + "\n    \"func.return\"(%0) : (" + type + ") -> ()\n  }\n}\n";
 }
 
 }  // namespace torch_xla::pjrt
