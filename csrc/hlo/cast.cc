@@ -18,7 +18,8 @@ Value ConvertTo(Value x, DType to) {
     return Complex(re, FullLike(re, 0));
   }
   // Through a wider integer: the result wraps around, as PyTorch's does on CPU.
-  if (IsFloat(x.dtype()) && IsInt(to) && ByteSize(to) < 4) return Convert(Convert(x, DType::kS32), to);
+  if (IsFloat(x.dtype()) && IsInt(to) && ByteSize(to) < 4)
+    return Convert(Convert(x, DType::kS32), to);
   if (IsFloat(x.dtype()) && to == DType::kU32) return Convert(Convert(x, DType::kS64), to);
   return Convert(x, to);
 }

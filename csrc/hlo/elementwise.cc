@@ -71,7 +71,7 @@ Value Log(Value x) { return Unary("log", kFloatK | kComplexK, x); }
 Value Log1p(Value x) { return Unary("log_plus_one", kFloatK | kComplexK, x); }
 Value Sqrt(Value x) { return Unary("sqrt", kFloatK | kComplexK, x); }
 Value Rsqrt(Value x) { return Unary("rsqrt", kFloatK | kComplexK, x); }
-Value Cbrt(Value x) { return Unary("cbrt", kFloatK | kComplexK, x); }
+Value Cbrt(Value x) { return Unary("cbrt", kFloatK, x); }
 Value Tanh(Value x) { return Unary("tanh", kFloatK | kComplexK, x); }
 Value Logistic(Value x) { return Unary("logistic", kFloatK | kComplexK, x); }
 Value Sin(Value x) { return Unary("sine", kFloatK | kComplexK, x); }
@@ -167,10 +167,11 @@ Value Convert(Value x, DType to) {
 Value BitcastConvert(Value x, DType to) {
   constexpr std::string_view op = "bitcast_convert";
   CheckTensors(op, {x});
-  HLO_CHECK(IsComplex(x.dtype()) == IsComplex(to), op, ToString(x.shape()), " to ", HloName(to),
-            " mixes real and complex");
-  // A bool is one bit to StableHLO and a byte to its compilers.
-  HLO_CHECK(x.dtype() != DType::kBool && to != DType::kBool, op, "is not defined for bool");
+  if (x.dtype() == to) return x;
+  // A bool is one bit to StableHLO and a byte to its compilers, which do not take complex either.
+  for (DType t : {x.dtype(), to}) {
+    HLO_CHECK(t != DType::kBool && !IsComplex(t), op, "is not defined for ", HloName(t));
+  }
   auto from_bits = static_cast<int64_t>(8 * ByteSize(x.dtype()));
   auto to_bits = static_cast<int64_t>(8 * ByteSize(to));
   Shape out = x.shape().with(to);
