@@ -41,6 +41,7 @@ void PrintForEachType(const std::string& name, const std::function<Values(Builde
   }
 }
 
+// Two of these in one call would come in an order that the compiler chooses.
 Value P(Builder& b, DType t, const Dims& dims) { return b.Parameter({t, dims}); }
 Value PF(Builder& b, const Dims& dims) { return b.Parameter({DType::kF32, dims}); }
 Value Index(Builder& b, const Dims& dims) { return b.Parameter({DType::kS32, dims}); }
@@ -128,7 +129,8 @@ void Elementwise() {
   });
   PrintForEachType("clamp", [](Builder& b, DType t) -> Values {
     Value low = P(b, t, {});
-    return {Clamp(low, P(b, t, {2, 3}), P(b, t, {2, 3}))};
+    Value x = P(b, t, {2, 3});
+    return {Clamp(low, x, P(b, t, {2, 3}))};
   });
   PrintForEachType("reduce_precision", [](Builder& b, DType t) -> Values {
     return {ReducePrecision(P(b, t, {2, 3}), 5, 2)};
@@ -330,11 +332,12 @@ void Dots() {
                         {1})};
   });
   Print("convolution_batch_groups", [](Builder& b) -> Values {
-    return {Convolution(PF(b, {4, 3, 8}), PF(b, {6, 3, 3}), ConvDims::Default(1), {1}, {0}, {0},
-                        {1}, {1}, 1, 2)};
+    Value x = PF(b, {4, 3, 8});
+    return {Convolution(x, PF(b, {6, 3, 3}), ConvDims::Default(1), {1}, {0}, {0}, {1}, {1}, 1, 2)};
   });
   Print("convolution_pointless", [](Builder& b) -> Values {
-    return {Convolution(PF(b, {4, 3}), PF(b, {6, 3}), ConvDims::Default(0), {}, {}, {}, {}, {})};
+    Value x = PF(b, {4, 3});
+    return {Convolution(x, PF(b, {6, 3}), ConvDims::Default(0), {}, {}, {}, {}, {})};
   });
 }
 
