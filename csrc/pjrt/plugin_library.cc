@@ -15,6 +15,8 @@ namespace {
 
 // 0.57 moved members of PJRT_Api; tables before it cannot be read with later headers.
 constexpr int kOldestMinor = 57;
+// The arguments of the FFI extension had another layout in older plugins.
+constexpr int kOldestMinorFfi = 81;
 
 // The FFI extension (PJRT extension type 5). Its header is not part of the PJRT header that
 // plugins ship, so the members that we call are declared here.
@@ -22,7 +24,6 @@ struct FfiRegisterHandlerArgs {
   size_t struct_size;
   const char* target_name;
   size_t target_name_size;
-  int api_version;  // 1: typed calls, the XLA FFI
   void* handler;
   const char* platform_name;
   size_t platform_name_size;
@@ -37,6 +38,7 @@ struct FfiExtension {
 };
 
 const FfiExtension* FindFfiExtension(const PJRT_Api* api) {
+  if (api->pjrt_api_version.minor_version < kOldestMinorFfi) return nullptr;
   for (const PJRT_Extension_Base* e = api->extension_start; e != nullptr; e = e->next) {
     if (e->type != PJRT_Extension_Type_FFI) continue;
     const auto* ffi = reinterpret_cast<const FfiExtension*>(e);
@@ -221,7 +223,6 @@ bool PluginLibrary::RegisterFfiHandler(const std::string& platform, const std::s
   args.struct_size = sizeof(args);
   args.target_name = target.data();
   args.target_name_size = target.size();
-  args.api_version = 1;
   args.handler = handler;
   args.platform_name = ffi_platform.data();
   args.platform_name_size = ffi_platform.size();

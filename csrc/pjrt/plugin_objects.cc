@@ -31,6 +31,10 @@ class Scratch {
 
 void PluginCore::Close() {
   if (!Usable() || closed_.exchange(true)) return;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (; live_ != nullptr; live_ = live_->next_) live_->Destroy();
+  }
   PJRT_ARGS(PJRT_Client_Destroy, args);
   args.client = client;
   TakeError(api, api->PJRT_Client_Destroy(&args), "PJRT_Client_Destroy");
@@ -41,11 +45,31 @@ void PluginCore::ThrowUnusable() {
   Throw(Code::kFailedPrecondition, "the XLA client is closed");
 }
 
-PluginBuffer::~PluginBuffer() {
+PluginObject::PluginObject(PluginCorePtr core) : core_(std::move(core)) {
+  std::lock_guard<std::mutex> lock(core_->mutex_);
+  next_ = core_->live_;
+  if (next_ != nullptr) next_->previous_ = this;
+  core_->live_ = this;
+}
+
+void PluginObject::Unlink() {
+  (previous_ != nullptr ? previous_->next_ : core_->live_) = next_;
+  if (next_ != nullptr) next_->previous_ = previous_;
+}
+
+void PluginObject::Release() {
   if (!core_->Usable()) return;
+  {
+    std::lock_guard<std::mutex> lock(core_->mutex_);
+    Unlink();
+  }
+  Destroy();
+}
+
+void PluginBuffer::Destroy() {
   PJRT_ARGS(PJRT_Buffer_Destroy, args);
   args.buffer = buffer_;
-  TakeError(core_->api, core_->api->PJRT_Buffer_Destroy(&args), "PJRT_Buffer_Destroy");
+  TakeError(api(), api()->PJRT_Buffer_Destroy(&args), "PJRT_Buffer_Destroy");
 }
 
 Event PluginBuffer::CopyToHost(void* dst) {
@@ -67,24 +91,24 @@ Event PluginBuffer::CopyToHost(void* dst) {
   args.host_layout = &layout;
   args.dst = dst;
   args.dst_size = shape_.bytes();
-  PJRT_CALL(core_->api, PJRT_Buffer_ToHostBuffer, args);
-  return MakeEvent(core_->api, args.event, "PJRT_Buffer_ToHostBuffer");
+  PJRT_CALL(api(), PJRT_Buffer_ToHostBuffer, args);
+  return MakeEvent(api(), args.event, "PJRT_Buffer_ToHostBuffer");
 }
 
 Event PluginBuffer::ReadyEvent() {
   core_->CheckUsable();
   PJRT_ARGS(PJRT_Buffer_ReadyEvent, args);
   args.buffer = buffer_;
-  PJRT_CALL(core_->api, PJRT_Buffer_ReadyEvent, args);
-  return MakeEvent(core_->api, args.event, "PJRT_Buffer_ReadyEvent");
+  PJRT_CALL(api(), PJRT_Buffer_ReadyEvent, args);
+  return MakeEvent(api(), args.event, "PJRT_Buffer_ReadyEvent");
 }
 
 size_t PluginBuffer::device_bytes() {
   core_->CheckUsable();
-  if (!PJRT_HAS(core_->api, PJRT_Buffer_OnDeviceSizeInBytes)) return shape_.bytes();
+  if (!PJRT_HAS(api(), PJRT_Buffer_OnDeviceSizeInBytes)) return shape_.bytes();
   PJRT_ARGS(PJRT_Buffer_OnDeviceSizeInBytes, args);
   args.buffer = buffer_;
-  PJRT_CALL(core_->api, PJRT_Buffer_OnDeviceSizeInBytes, args);
+  PJRT_CALL(api(), PJRT_Buffer_OnDeviceSizeInBytes, args);
   return args.on_device_size_in_bytes;
 }
 
@@ -92,53 +116,49 @@ bool PluginBuffer::deleted() {
   if (!core_->Usable()) return true;
   PJRT_ARGS(PJRT_Buffer_IsDeleted, args);
   args.buffer = buffer_;
-  PJRT_CALL(core_->api, PJRT_Buffer_IsDeleted, args);
+  PJRT_CALL(api(), PJRT_Buffer_IsDeleted, args);
   return args.is_deleted;
 }
 
 PluginExecutable::PluginExecutable(PluginCorePtr core, PJRT_LoadedExecutable* loaded,
                                    std::optional<Signature> signature,
                                    const CompileOptions& options)
-    : core_(std::move(core)), loaded_(loaded), signature_(std::move(signature)) {
+    : PluginObject(std::move(core)), loaded_(loaded), signature_(std::move(signature)) {
   try {
     PJRT_ARGS(PJRT_LoadedExecutable_GetExecutable, args);
     args.loaded_executable = loaded_;
-    PJRT_CALL(core_->api, PJRT_LoadedExecutable_GetExecutable, args);
+    PJRT_CALL(api(), PJRT_LoadedExecutable_GetExecutable, args);
     executable_ = args.executable;
     ReadOutputs();
     ReadDevices(options);
   } catch (...) {
-    Destroy();
+    Release();
     throw;
   }
 }
 
-PluginExecutable::~PluginExecutable() { Destroy(); }
-
 void PluginExecutable::Destroy() {
-  if (!core_->Usable()) return;
-  const PJRT_Api* api = core_->api;
   if (executable_ != nullptr) {
     PJRT_ARGS(PJRT_Executable_Destroy, args);
     args.executable = executable_;
-    TakeError(api, api->PJRT_Executable_Destroy(&args), "PJRT_Executable_Destroy");
+    TakeError(api(), api()->PJRT_Executable_Destroy(&args), "PJRT_Executable_Destroy");
   }
   PJRT_ARGS(PJRT_LoadedExecutable_Destroy, args);
   args.executable = loaded_;
-  TakeError(api, api->PJRT_LoadedExecutable_Destroy(&args), "PJRT_LoadedExecutable_Destroy");
+  TakeError(api(), api()->PJRT_LoadedExecutable_Destroy(&args), "PJRT_LoadedExecutable_Destroy");
 }
 
 // Types of the results, asked once here instead of once per buffer and launch.
 void PluginExecutable::ReadOutputs() {
   PJRT_ARGS(PJRT_Executable_NumOutputs, count);
   count.executable = executable_;
-  PJRT_CALL(core_->api, PJRT_Executable_NumOutputs, count);
+  PJRT_CALL(api(), PJRT_Executable_NumOutputs, count);
   PJRT_ARGS(PJRT_Executable_OutputElementTypes, types);
   types.executable = executable_;
-  PJRT_CALL(core_->api, PJRT_Executable_OutputElementTypes, types);
+  PJRT_CALL(api(), PJRT_Executable_OutputElementTypes, types);
   PJRT_ARGS(PJRT_Executable_OutputDimensions, dims);
   dims.executable = executable_;
-  PJRT_CALL(core_->api, PJRT_Executable_OutputDimensions, dims);
+  PJRT_CALL(api(), PJRT_Executable_OutputDimensions, dims);
   XLA_CHECK(types.num_output_types == count.num_outputs && dims.num_outputs == count.num_outputs,
             kInternal,
             "the plugin disagrees with itself on the number of results: ", count.num_outputs, ", ",
@@ -160,7 +180,7 @@ void PluginExecutable::ReadDevices(const CompileOptions& options) {
   devices_ = options.devices;
   PJRT_ARGS(PJRT_LoadedExecutable_AddressableDevices, args);
   args.executable = loaded_;
-  PJRT_CALL(core_->api, PJRT_LoadedExecutable_AddressableDevices, args);
+  PJRT_CALL(api(), PJRT_LoadedExecutable_AddressableDevices, args);
   for (size_t i = 0; i < args.num_addressable_devices; ++i) {
     auto at = std::find_if(devices_.begin(), devices_.end(), [&](int d) {
       return core_->devices[static_cast<size_t>(d)] == args.addressable_devices[i];
@@ -216,14 +236,14 @@ ExecuteResult PluginExecutable::Execute(std::span<const std::vector<Buffer*>> ar
   args.device_complete_events = events.data();
   // Only for portable programs: one plugin hangs when a replicated program has it set.
   if (portable_) args.execute_device = core_->devices[static_cast<size_t>(options.device)];
-  PJRT_CALL(core_->api, PJRT_LoadedExecutable_Execute, args);
+  PJRT_CALL(api(), PJRT_LoadedExecutable_Execute, args);
 
   ExecuteResult result;
   result.outputs.resize(num_devices);
   result.done.resize(num_devices);
   for (size_t i = 0; i < num_devices; ++i) {
     const size_t r = portable_ ? 0 : order_[i];
-    result.done[r] = MakeEvent(core_->api, events[i], "PJRT_LoadedExecutable_Execute");
+    result.done[r] = MakeEvent(api(), events[i], "PJRT_LoadedExecutable_Execute");
     result.outputs[r].reserve(num_outputs);
     for (size_t o = 0; o < num_outputs; ++o) {
       result.outputs[r].push_back(
@@ -235,11 +255,11 @@ ExecuteResult PluginExecutable::Execute(std::span<const std::vector<Buffer*>> ar
 
 std::string PluginExecutable::Serialize() {
   core_->CheckUsable();
-  XLA_CHECK(PJRT_HAS(core_->api, PJRT_Executable_Serialize), kUnimplemented,
+  XLA_CHECK(PJRT_HAS(api(), PJRT_Executable_Serialize), kUnimplemented,
             "the plugin cannot serialize executables");
   PJRT_ARGS(PJRT_Executable_Serialize, args);
   args.executable = executable_;
-  PJRT_CALL(core_->api, PJRT_Executable_Serialize, args);
+  PJRT_CALL(api(), PJRT_Executable_Serialize, args);
   std::string packed =
       PackExecutable(signature_ ? &*signature_ : nullptr,
                      std::string_view(args.serialized_bytes, args.serialized_bytes_size));
@@ -251,10 +271,10 @@ std::string PluginExecutable::Serialize() {
 
 std::optional<Executable::Memory> PluginExecutable::memory() {
   core_->CheckUsable();
-  if (!PJRT_HAS(core_->api, PJRT_Executable_GetCompiledMemoryStats)) return std::nullopt;
+  if (!PJRT_HAS(api(), PJRT_Executable_GetCompiledMemoryStats)) return std::nullopt;
   PJRT_ARGS(PJRT_Executable_GetCompiledMemoryStats, args);
   args.executable = executable_;
-  Status status = TakeError(core_->api, core_->api->PJRT_Executable_GetCompiledMemoryStats(&args),
+  Status status = TakeError(api(), api()->PJRT_Executable_GetCompiledMemoryStats(&args),
                             "PJRT_Executable_GetCompiledMemoryStats");
   if (status.code == Code::kUnimplemented) return std::nullopt;
   status.ThrowIfError();

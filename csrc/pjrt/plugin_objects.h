@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,13 +16,15 @@
 
 namespace torch_xla::pjrt {
 
+class PluginObject;
+
 class PluginCore {
  public:
   PluginCore(PluginLibrary& library, PJRT_Client* client)
       : library(library), api(library.api()), client(client) {}
   ~PluginCore() { Close(); }
 
-  // Destroys the client; idempotent.
+  // Destroys what is still live of the plugin's objects, then the client; idempotent.
   void Close();
   // False when the plugin's objects must be left alone: not even destroyed.
   bool Usable() const { return !closed_.load(std::memory_order_relaxed) && !InForkedChild(); }
@@ -36,19 +39,46 @@ class PluginCore {
   std::vector<PJRT_Device*> devices;  // addressable, in the order of Client::devices()
 
  private:
+  friend class PluginObject;
   [[noreturn]] static void ThrowUnusable();
+
   std::atomic<bool> closed_{false};
+  std::mutex mutex_;  // guards the list
+  PluginObject* live_ = nullptr;
 };
 using PluginCorePtr = std::shared_ptr<PluginCore>;
 
-class PluginBuffer final : public Buffer {
+// Owner of something that must be destroyed before the client is.
+class PluginObject {
+ public:
+  PluginObject(const PluginObject&) = delete;
+  PluginObject& operator=(const PluginObject&) = delete;
+  const PluginCore* core() const { return core_.get(); }
+
+ protected:
+  explicit PluginObject(PluginCorePtr core);
+  ~PluginObject() = default;
+  // For the end of the derived class's destructor: calls Destroy unless the client is gone.
+  void Release();
+  virtual void Destroy() = 0;
+  const PJRT_Api* api() const { return core_->api; }
+
+  const PluginCorePtr core_;
+
+ private:
+  friend class PluginCore;
+  void Unlink();
+
+  PluginObject* previous_ = nullptr;
+  PluginObject* next_ = nullptr;
+};
+
+class PluginBuffer final : public Buffer, public PluginObject {
  public:
   // Takes `buffer` over.
   PluginBuffer(PluginCorePtr core, PJRT_Buffer* buffer, Shape shape, int device)
-      : core_(std::move(core)), buffer_(buffer), shape_(std::move(shape)), device_(device) {}
-  ~PluginBuffer() override;
-  PluginBuffer(const PluginBuffer&) = delete;
-  PluginBuffer& operator=(const PluginBuffer&) = delete;
+      : PluginObject(std::move(core)), buffer_(buffer), shape_(std::move(shape)), device_(device) {}
+  ~PluginBuffer() override { Release(); }
 
   const Shape& shape() const override { return shape_; }
   int device() const override { return device_; }
@@ -57,25 +87,23 @@ class PluginBuffer final : public Buffer {
   size_t device_bytes() override;
   bool deleted() override;
 
-  const PluginCore* core() const { return core_.get(); }
   PJRT_Buffer* get() const { return buffer_; }
 
  private:
-  const PluginCorePtr core_;
+  void Destroy() override;
+
   PJRT_Buffer* const buffer_;
   const Shape shape_;
   const int device_;
 };
 
-class PluginExecutable final : public Executable {
+class PluginExecutable final : public Executable, public PluginObject {
  public:
   // Takes `loaded` over, also when it throws. Without a signature, arguments are not checked
   // against the parameters' types.
   PluginExecutable(PluginCorePtr core, PJRT_LoadedExecutable* loaded,
                    std::optional<Signature> signature, const CompileOptions& options);
-  ~PluginExecutable() override;
-  PluginExecutable(const PluginExecutable&) = delete;
-  PluginExecutable& operator=(const PluginExecutable&) = delete;
+  ~PluginExecutable() override { Release(); }
 
   int num_outputs() const override { return static_cast<int>(outputs_.size()); }
   ExecuteResult Execute(std::span<const std::vector<Buffer*>> arguments,
@@ -86,9 +114,8 @@ class PluginExecutable final : public Executable {
  private:
   void ReadOutputs();
   void ReadDevices(const CompileOptions& options);
-  void Destroy();
+  void Destroy() override;
 
-  const PluginCorePtr core_;
   PJRT_LoadedExecutable* const loaded_;
   PJRT_Executable* executable_ = nullptr;
   const std::optional<Signature> signature_;
