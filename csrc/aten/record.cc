@@ -197,7 +197,7 @@ void Verify(const char* name, const char* overload, torch::jit::Stack stack,
                         ", PyTorch's meta kernel", b);
 }
 
-void WriteInPlace(const at::Tensor& self, ir::Value value, const char* name) {
+void WriteInPlace(const at::Tensor& self, ir::Value value) {
   XLATensorImpl& impl = ImplOf(self);
   const Shape& shape = value.shape();
   if (self.sizes() != at::IntArrayRef(shape.dims.data(), shape.dims.size())) [[unlikely]] {
@@ -210,7 +210,6 @@ void WriteInPlace(const at::Tensor& self, ir::Value value, const char* name) {
                 " can't be cast to the desired output type ", c10::toString(self.scalar_type()));
     value = Convert(std::move(value), ToDType(self.scalar_type()));
   }
-  (void)name;
   impl.tensor().Write(std::move(value));
 }
 

@@ -24,7 +24,8 @@
 //   Scalar?                const std::optional<at::Scalar>&  std::optional<Value | Number>
 //   int, float             int64_t, double          int64_t, double: static; Value: a program input
 //   int?, float?, bool?    std::optional<...>       std::optional<...>: static
-//   bool, bool[N]          bool, std::array         the same
+//   bool, bool[N]          bool, std::array         the same; where bool[N] is the output_mask of
+//                                                   N results, the node has only those asked for
 //   int[] and its kin      Span                     Span
 //   int[]?                 std::optional<Span>      std::optional<Span>
 //   ScalarType, ScalarType?  DType, std::optional<DType>  the same
@@ -511,6 +512,15 @@ struct Results<std::tuple<T...>> {
     }
     (std::index_sequence_for<T...>{});
   }
+  // Of a node that has only the outputs which an output_mask asks for.
+  static std::tuple<T...> From(const Ref<ir::Node>& node, int device,
+                               const std::array<bool, sizeof...(T)>& mask) {
+    std::array<at::Tensor, sizeof...(T)> out;
+    for (uint32_t i = 0, next = 0; i < out.size(); ++i) {
+      if (mask[i]) out[i] = Wrap(ir::Value{node, next++}, device);
+    }
+    return std::tuple_cat(std::move(out));
+  }
 };
 template <>
 struct Results<std::vector<at::Tensor>> {
@@ -532,7 +542,7 @@ void Verify(const char* name, const char* overload, torch::jit::Stack stack,
             std::span<const Shape> shapes);
 
 // In-place: the value in the tensor's own dtype, after PyTorch's checks of shape and cast.
-void WriteInPlace(const at::Tensor& self, ir::Value value, const char* name);
+void WriteInPlace(const at::Tensor& self, ir::Value value);
 
 template <typename AtOp>
 const char* FullName() {
@@ -540,6 +550,25 @@ const char* FullName() {
       std::string(AtOp::name) + (*AtOp::overload_name != '\0' ? "." : "") + AtOp::overload_name;
   return name.c_str();
 }
+
+// bool[N] output_mask of an operator with N results, if its schema has one.
+template <typename R, typename... Args>
+struct OutputMask {
+  static constexpr bool kGiven = false;
+};
+template <typename... T, typename... Args>
+struct OutputMask<std::tuple<T...>, Args...> {
+  using Mask = std::array<bool, sizeof...(T)>;
+  static constexpr bool kGiven = (std::is_same_v<Mask, Args> || ...);
+  static Mask Of(const Args&... args) {
+    Mask mask{};
+    auto take = [&](const auto& a) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(a)>, Mask>) mask = a;
+    };
+    (take(args), ...);
+    return mask;
+  }
+};
 
 template <typename AtOp, typename Impl, typename Schema = typename AtOp::schema>
 struct Kernel;
@@ -560,11 +589,18 @@ struct Kernel<AtOp, Impl, R(Args...)> {
     Recording r(op);
     std::apply([&](const auto&... kept) { Code::Encode(r, kept...); }, Kept(args...));
     int device = r.device();
+    if constexpr (OutputMask<R, std::decay_t<Args>...>::kGiven) {
+      auto mask = OutputMask<R, std::decay_t<Args>...>::Of(args...);
+      if (std::find(mask.begin(), mask.end(), true) == mask.end()) return {};
+    }
     Ref<ir::Node> node = Infer(r, args...);
     if constexpr (kInPlace) {
       auto& self = std::get<0>(std::forward_as_tuple(args...));
-      WriteInPlace(self, ir::Value{std::move(node), 0}, AtOp::name);
+      WriteInPlace(self, ir::Value{std::move(node), 0});
       return const_cast<R>(self);
+    } else if constexpr (OutputMask<R, std::decay_t<Args>...>::kGiven) {
+      return Results<R>::From(std::move(node), device,
+                              OutputMask<R, std::decay_t<Args>...>::Of(args...));
     } else {
       return Results<R>::From(std::move(node), device);
     }
