@@ -1,0 +1,1 @@
+"""What is behind the public names; anything in here may change."""

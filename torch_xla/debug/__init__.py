@@ -1,0 +1,1 @@
+"""Counters, metrics and the description of the environment."""
