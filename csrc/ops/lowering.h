@@ -1,0 +1,59 @@
+// Pieces that the lowerings of the nn, indexing and movement families share.
+#pragma once
+
+#include <numeric>
+
+#include "hlo/reduce.h"
+#include "ops/common.h"
+
+namespace torch_xla::ops {
+
+inline size_t At(int64_t i) { return static_cast<size_t>(i); }
+
+// start, start + 1, ..., n of them.
+inline Dims Range(int64_t n, int64_t start = 0) {
+  Dims d(At(n), 0);
+  std::iota(d.begin(), d.end(), start);
+  return d;
+}
+inline Dims AllBut(int64_t rank, int64_t dim) {
+  Dims d = Range(rank);
+  d.erase(At(dim));
+  return d;
+}
+
+// v[n] along dimension `dim` of `dims`.
+inline Value AlongDim(Value v, const Dims& dims, int64_t dim) {
+  return hlo::BroadcastInDim(v, dims, {dim});
+}
+inline Value IotaLike(Value x, int64_t dim, DType dtype = DType::kS64) {
+  return hlo::Iota(x.builder(), x.shape().with(dtype), dim);
+}
+
+// A number as a scalar of x's type.
+inline Value ScalarOf(Value x, double v) { return hlo::Scalar(x.builder(), x.dtype(), v); }
+
+inline Value Sum(Value x, const Dims& dims) {
+  return dims.empty() ? x : hlo::Reduce(x, dims, hlo::Reducer::kSum);
+}
+
+// Constant vectors.
+inline Value Int64s(Builder& b, Span v) {
+  return hlo::Constant(b, {DType::kS64, {static_cast<int64_t>(v.size())}}, v.data());
+}
+inline Value Floats(Builder& b, DType t, std::span<const double> v) {
+  return hlo::ConvertTo(hlo::Constant(b, {DType::kF64, {static_cast<int64_t>(v.size())}}, v.data()),
+                        t);
+}
+
+// Bodies of scatters: combine with, or take the place of, what is there.
+inline hlo::Body Combine(hlo::Reducer reducer) {
+  return [reducer](Builder&, std::span<const Value> v) {
+    return std::vector<Value>{hlo::Apply(reducer, v[0], v[1])};
+  };
+}
+inline hlo::Body Replace() {
+  return [](Builder&, std::span<const Value> v) { return std::vector<Value>{v[1]}; };
+}
+
+}  // namespace torch_xla::ops

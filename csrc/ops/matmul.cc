@@ -1,0 +1,256 @@
+// Products of matrices and vectors. matmul, linear and einsum are torch's composites over these.
+#include <ATen/ops/_int_mm_ops.h>
+#include <ATen/ops/_trilinear_ops.h>
+#include <ATen/ops/addbmm_ops.h>
+#include <ATen/ops/addmm_ops.h>
+#include <ATen/ops/addmv_ops.h>
+#include <ATen/ops/addr_ops.h>
+#include <ATen/ops/baddbmm_ops.h>
+#include <ATen/ops/bmm_ops.h>
+#include <ATen/ops/dot_ops.h>
+#include <ATen/ops/mm_ops.h>
+#include <ATen/ops/mv_ops.h>
+#include <ATen/ops/vdot_ops.h>
+
+#include "hlo/dot.h"
+#include "ops/lowering.h"
+
+namespace torch_xla {
+namespace ops {
+
+// beta: nothing is added for exactly 0, whatever self has (NaN too), so that one is static.
+struct Beta {
+  bool zero = false;
+  Factor factor;
+};
+
+}  // namespace ops
+
+namespace record {
+
+template <>
+struct Codec<at::Scalar, ops::Beta> {
+  static bool Zero(const at::Scalar& s) { return s.equal(0.0); }
+  static void Encode(Recording& r, const at::Scalar& s) {
+    r.Word(Zero(s));
+    if (!Zero(s)) Codec<at::Scalar, Factor>::Encode(r, s);
+  }
+  static const at::Scalar& Infer(InferCursor& c, const at::Scalar& s) {
+    if (!Zero(s)) Codec<at::Scalar, Factor>::Infer(c, s);
+    return s;
+  }
+  static ops::Beta Decode(Decoder& d) {
+    if (d.Word() != 0) return {.zero = true, .factor = {}};
+    return {.zero = false, .factor = Codec<at::Scalar, Factor>::Decode(d)};
+  }
+};
+
+}  // namespace record
+
+namespace ops {
+namespace {
+
+// What a product contracts and batches over.
+struct Product {
+  Dims batch, lhs_contract, rhs_contract;
+};
+const Product kMm{{}, {1}, {0}};
+const Product kBmm{{0}, {2}, {1}};
+const Product kAddbmm{{}, {0, 2}, {0, 1}};
+const Product kDot{{}, {0}, {0}};
+
+void CheckSameType(const Arg& a, const Arg& b) {
+  XLA_CHECK(a.dtype() == b.dtype(), kInvalidArgument,
+            "expected m1 and m2 to have the same dtype, but got: ", TorchName(a.dtype()),
+            " != ", TorchName(b.dtype()));
+}
+
+// Half types are summed in float32.
+Value Multiply(Value a, Value b, const Product& p, std::optional<DType> result = {}) {
+  return hlo::DotGeneral(a, b, p.batch, p.batch, p.lhs_contract, p.rhs_contract,
+                         hlo::Precision::kHighest, result.value_or(Wide(a.dtype())));
+}
+
+// beta * self + alpha * product, in the type of the accumulation until the end.
+Value AddScaled(const Shape& out, Value self, Value product, const Beta& beta,
+                const Factor& alpha) {
+  product = alpha.Times(product);
+  if (!beta.zero) {
+    Value s = hlo::BroadcastTo(hlo::ConvertTo(self, product.dtype()), out.dims);
+    product = hlo::Add(beta.factor.Times(s), product);
+  }
+  return hlo::ConvertTo(product, out.dtype);
+}
+
+Shape InferMm(const Arg& a, const Arg& b) {
+  XLA_CHECK(a.rank() == 2 && b.rank() == 2 && a.dim(1) == b.dim(0), kInvalidArgument,
+            "mat1 and mat2 shapes cannot be multiplied");
+  CheckSameType(a, b);
+  return {a.dtype(), {a.dim(0), b.dim(1)}};
+}
+
+Shape InferBmm(const Arg& a, const Arg& b) {
+  XLA_CHECK(a.rank() == 3 && b.rank() == 3 && a.dim(0) == b.dim(0) && a.dim(2) == b.dim(1),
+            kInvalidArgument, "batch1 must be a 3D tensor and fit batch2");
+  CheckSameType(a, b);
+  return {a.dtype(), {a.dim(0), a.dim(1), b.dim(2)}};
+}
+
+Shape InferMv(const Arg& a, const Arg& b) {
+  XLA_CHECK(a.rank() == 2 && b.rank() == 1 && a.dim(1) == b.dim(0), kInvalidArgument,
+            "size mismatch, got input (", a.dim(0), "), mat (", ToString(a.dims()), "), vec (",
+            ToString(b.dims()), ")");
+  CheckSameType(a, b);
+  return {a.dtype(), {a.dim(0)}};
+}
+
+Shape InferDot(const Arg& a, const Arg& b) {
+  TORCH_CHECK(a.rank() == 1 && b.rank() == 1, "1D tensors expected, but got ", a.rank(), "D and ",
+              b.rank(), "D tensors");
+  TORCH_CHECK(a.dtype() == b.dtype(), "dot : expected both vectors to have same dtype, but found ",
+              TorchName(a.dtype()), " and ", TorchName(b.dtype()));
+  TORCH_CHECK(a.numel() == b.numel(), "inconsistent tensor size, expected tensor [", a.numel(),
+              "] and src [", b.numel(), "] to have the same number of elements, but got ",
+              a.numel(), " and ", b.numel(), " elements respectively");
+  return {a.dtype(), {}};
+}
+
+template <auto kInfer, const Product& kProduct>
+struct Matmul {
+  static Shape Infer(const Arg& a, const Arg& b) { return kInfer(a, b); }
+  static Value Lower(const Shape& out, Value a, Value b) {
+    return hlo::ConvertTo(Multiply(a, b, kProduct), out.dtype);
+  }
+};
+
+// mm.dtype and bmm.dtype: half operands, float32 result.
+template <auto kInfer, const Product& kProduct>
+struct MatmulTo {
+  static Shape Infer(const Arg& a, const Arg& b, DType dtype) { return kInfer(a, b).with(dtype); }
+  static Value Lower(const Shape& out, Value a, Value b, DType) {
+    return hlo::ConvertTo(Multiply(a, b, kProduct), out.dtype);
+  }
+};
+
+Shape InferAdd(const Arg& self, const Shape& out) {
+  XLA_CHECK(self.dtype() == out.dtype, kInvalidArgument,
+            "self and mat2 must have the same dtype, but got ", TorchName(self.dtype()), " and ",
+            TorchName(out.dtype));
+  XLA_CHECK(Broadcast(self.dims(), out.dims) == out.dims, kInvalidArgument,
+            "self does not broadcast to ", ToString(out.dims));
+  return out;
+}
+
+template <auto kInfer, const Product& kProduct>
+struct AddMatmul {
+  static Shape Infer(const Arg& self, const Arg& a, const Arg& b, const at::Scalar&,
+                     const at::Scalar&) {
+    return InferAdd(self, kInfer(a, b));
+  }
+  static Value Lower(const Shape& out, Value self, Value a, Value b, Beta beta, Factor alpha) {
+    return AddScaled(out, self, Multiply(a, b, kProduct), beta, alpha);
+  }
+};
+
+template <auto kInfer, const Product& kProduct>
+struct AddMatmulTo {
+  static Shape Infer(const Arg& self, const Arg& a, const Arg& b, DType dtype, const at::Scalar&,
+                     const at::Scalar&) {
+    Shape out = kInfer(a, b).with(dtype);
+    XLA_CHECK(Broadcast(self.dims(), out.dims) == out.dims, kInvalidArgument,
+              "self does not broadcast to ", ToString(out.dims));
+    return out;
+  }
+  static Value Lower(const Shape& out, Value self, Value a, Value b, DType, Beta beta,
+                     Factor alpha) {
+    return AddScaled(out, self, Multiply(a, b, kProduct), beta, alpha);
+  }
+};
+
+Shape InferAddbmm(const Arg& a, const Arg& b) {
+  TORCH_CHECK(a.rank() == 3, "batch1 must be a 3D tensor");
+  TORCH_CHECK(b.rank() == 3, "batch2 must be a 3D tensor");
+  TORCH_CHECK(a.dim(0) == b.dim(0), "batch1 and batch2 must have same number of batches, got ",
+              a.dim(0), " and ", b.dim(0));
+  TORCH_CHECK(a.dim(2) == b.dim(1), "Incompatible matrix sizes for bmm (", a.dim(1), "x", a.dim(2),
+              " and ", b.dim(1), "x", b.dim(2), ")");
+  CheckSameType(a, b);
+  return {a.dtype(), {a.dim(1), b.dim(2)}};
+}
+
+struct VDot {
+  static Shape Infer(const Arg& a, const Arg& b) { return InferDot(a, b); }
+  static Value Lower(const Shape& out, Value a, Value b) {
+    if (IsComplex(a.dtype())) a = hlo::Complex(hlo::Real(a), hlo::Neg(hlo::Imag(a)));
+    return hlo::ConvertTo(Multiply(a, b, kDot), out.dtype);
+  }
+};
+
+struct IntMm {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    TORCH_CHECK(a.rank() == 2 && b.rank() == 2,
+                "Expected self and mat2 to be of dimension 2 but got ", a.rank(), " and ",
+                b.rank());
+    TORCH_CHECK(a.dtype() == DType::kS8 && b.dtype() == DType::kS8,
+                "Expected self and mat2 to be of type int8 but got ", TorchName(a.dtype()), " and ",
+                TorchName(b.dtype()));
+    return InferMm(a, b).with(DType::kS32);
+  }
+  static Value Lower(const Shape& out, Value a, Value b) { return Multiply(a, b, kMm, out.dtype); }
+};
+
+// The sum over some dimensions of three factors, each stretched along its new dimensions.
+struct Trilinear {
+  static Dims Expanded(const Dims& dims, Span at) {
+    Dims out = dims;
+    for (int64_t d : at) out.insert(At(d), 1);
+    return out;
+  }
+  static Shape Infer(const Arg& a, const Arg& b, const Arg& c, Span expand_a, Span expand_b,
+                     Span expand_c, Span sum, int64_t) {
+    Dims all = Broadcast(Expanded(a.dims(), expand_a), Expanded(b.dims(), expand_b));
+    all = Broadcast(all, Expanded(c.dims(), expand_c));
+    return {a.dtype(), ReducedDims(all, WrapDims(sum, static_cast<int64_t>(all.size())), false)};
+  }
+  static Value Lower(const Shape& out, Value a, Value b, Value c, Span expand_a, Span expand_b,
+                     Span expand_c, Span sum, int64_t) {
+    Dims da = Expanded(a.dims(), expand_a);
+    Dims db = Expanded(b.dims(), expand_b);
+    Dims dc = Expanded(c.dims(), expand_c);
+    Dims all = Broadcast(Broadcast(da, db), dc);
+    auto stretch = [&](Value x, const Dims& d) {
+      return hlo::BroadcastTo(Widen(hlo::Reshape(x, d)), all);
+    };
+    Value product = hlo::Mul(hlo::Mul(stretch(a, da), stretch(b, db)), stretch(c, dc));
+    Dims dims = WrapDims(sum, static_cast<int64_t>(all.size()));
+    if (!dims.empty()) product = hlo::Reduce(product, dims, hlo::Reducer::kSum);
+    return hlo::ConvertTo(product, out.dtype);
+  }
+};
+
+}  // namespace
+
+XLA_OPS(m) {
+  Register<at::_ops::mm, Matmul<InferMm, kMm>>(m);
+  Register<at::_ops::bmm, Matmul<InferBmm, kBmm>>(m);
+  Register<at::_ops::mv, Matmul<InferMv, kMm>>(m);
+  Register<at::_ops::dot, Matmul<InferDot, kDot>>(m);
+  Register<at::_ops::vdot, VDot>(m);
+  Register<at::_ops::mm_dtype, MatmulTo<InferMm, kMm>>(m);
+  Register<at::_ops::bmm_dtype, MatmulTo<InferBmm, kBmm>>(m);
+  Register<at::_ops::_int_mm, IntMm>(m);
+  Register<at::_ops::addmm, AddMatmul<InferMm, kMm>>(m);
+  Register<at::_ops::addmm_, AddMatmul<InferMm, kMm>>(m);
+  Register<at::_ops::baddbmm, AddMatmul<InferBmm, kBmm>>(m);
+  Register<at::_ops::baddbmm_, AddMatmul<InferBmm, kBmm>>(m);
+  Register<at::_ops::addmv, AddMatmul<InferMv, kMm>>(m);
+  Register<at::_ops::addmv_, AddMatmul<InferMv, kMm>>(m);
+  Register<at::_ops::addbmm, AddMatmul<InferAddbmm, kAddbmm>>(m);
+  Register<at::_ops::addbmm_, AddMatmul<InferAddbmm, kAddbmm>>(m);
+  Register<at::_ops::addmm_dtype, AddMatmulTo<InferMm, kMm>>(m);
+  Register<at::_ops::baddbmm_dtype, AddMatmulTo<InferBmm, kBmm>>(m);
+  Register<at::_ops::_trilinear, Trilinear>(m);
+}
+
+}  // namespace ops
+}  // namespace torch_xla
