@@ -9,32 +9,112 @@ JOBS ?= $(shell nproc)
 VENV := .venv
 PY := $(VENV)/bin/python
 CMAKE := $(VENV)/bin/cmake
-CTEST := $(VENV)/bin/ctest
-CONFIGURE := $(CMAKE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja -DPython_EXECUTABLE=$(CURDIR)/$(PY)
+CONFIGURE := $(CMAKE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
+	-DPython_EXECUTABLE=$(CURDIR)/$(PY) -S . -B
+CTEST := $(VENV)/bin/ctest -j $(JOBS) --output-on-failure --no-tests=error --test-dir
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
+.PHONY: help dev test cpptest pytest demo bench check format formatcheck house lint lintall types \
+	asan tsan wheel acceptance clean
 help:  ## this list
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-# --- what the others need ------------------------------------------------------------------------
-build/.apt: tools/apt_packages.txt
+# --- what the targets stand on ----------------------------------------------------------------------
+
+build/.apt.stamp: tools/apt_packages.txt
 	tools/apt.sh
 	@mkdir -p build && touch $@
 
-$(VENV)/bin/python: | build/.apt
+$(PY): | build/.apt.stamp
 	$(PYTHON) -m venv $(VENV)
 
-# .venv/.build.stamp, .test.stamp, .demo.stamp, .dev.stamp: requirements/<name>.txt is installed.
-$(VENV)/.%.stamp: requirements/%.txt $(wildcard requirements/*.txt) | $(VENV)/bin/python
+# requirements/<name>.txt is installed: .venv/.build.stamp, .test.stamp, .demo.stamp, .dev.stamp.
+$(VENV)/.%.stamp: requirements/%.txt $(wildcard requirements/*.txt) | $(PY)
 	$(PY) -m pip install -q -r $<
 	@touch $@
 
 build/dev/build.ninja: | $(VENV)/.build.stamp
-	$(CONFIGURE) -S . -B build/dev -DXLA_INPLACE=ON
+	$(CONFIGURE) build/dev -DXLA_INPLACE=ON
 
-.PHONY: help dev
-dev: $(VENV)/.build.stamp build/dev/build.ninja  ## build what changed and make `import torch_xla` work in .venv
+build/asan/build.ninja: | $(VENV)/.build.stamp
+	$(CONFIGURE) build/asan -DXLA_SANITIZE=address,undefined
+
+build/tsan/build.ninja: | $(VENV)/.build.stamp
+	$(CONFIGURE) build/tsan -DXLA_SANITIZE=thread
+
+# --- build and try ----------------------------------------------------------------------------------
+
+dev: $(VENV)/.build.stamp build/dev/build.ninja  ## build what changed; `import torch_xla` works in .venv
 	$(CMAKE) --build build/dev -j $(JOBS)
-	@ln -sf build/dev/compile_commands.json .
+	@ln -sfn build/dev/compile_commands.json compile_commands.json
 	@$(PY) tools/dev_install.py
+
+demo: dev $(VENV)/.demo.stamp  ## train a small model on the CPU device
+	$(PY) examples/demo.py
+
+bench: dev $(VENV)/.demo.stamp  ## time recording, dispatch and training steps against torch
+	$(PY) benchmarks/run.py $(ARGS)
+
+wheel: dev  ## dist/torch_xla-*.whl out of the objects of build/dev
+	@rm -rf dist
+	PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(PY) -m pip wheel -q . -w dist --no-deps --no-build-isolation \
+		-Cbuild-dir=build/dev -Ccmake.define.XLA_TESTS=ON -Ccmake.define.XLA_INPLACE=ON
+	@ls dist/*.whl
+
+# --- test -------------------------------------------------------------------------------------------
+
+test: dev $(VENV)/.test.stamp  ## all tests, C++ (ctest) and Python (pytest); ARGS="..." goes to pytest
+	@status=0; \
+	$(CTEST) build/dev || status=1; \
+	$(PY) -m pytest $(ARGS) || status=1; \
+	exit $$status
+
+cpptest: dev  ## the C++ tests alone
+	$(CTEST) build/dev
+
+pytest: dev $(VENV)/.test.stamp  ## the Python tests alone; ARGS="..." goes to pytest
+	$(PY) -m pytest $(ARGS)
+
+acceptance: wheel  ## the promised checks of ../shared/acceptance on the installed wheel
+	$(PY) -m pip uninstall -q -y torch-xla
+	$(PY) -m pip install -q --no-deps dist/torch_xla-*.whl
+	@status=0; $(PY) tools/acceptance.py || status=1; \
+	$(PY) tools/dev_install.py; exit $$status
+
+# --- check ------------------------------------------------------------------------------------------
+
+check: formatcheck house lint types asan tsan  ## all of: format, lint, types, sanitizers
+
+format: $(VENV)/.dev.stamp  ## rewrite C++ and Python the way `check` wants them
+	tools/format.sh
+
+formatcheck: $(VENV)/.dev.stamp
+	tools/format.sh --check
+
+house:
+	tools/check_house.sh
+
+lint: dev $(VENV)/.dev.stamp  ## ruff on all, clang-tidy on what changed
+	$(VENV)/bin/ruff check -q .
+	$(PY) tools/clang_tidy.py
+
+lintall: dev $(VENV)/.dev.stamp  ## clang-tidy on all
+	$(PY) tools/clang_tidy.py --all
+
+types: dev $(VENV)/.dev.stamp  ## mypy
+	$(VENV)/bin/mypy
+
+# gcc 12's sanitizers want addresses that a kernel with much randomisation may not give.
+NO_ASLR = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+asan: build/asan/build.ninja  ## C++ tests of the torch-free layers under address and undefined sanitizers
+	$(CMAKE) --build build/asan -j $(JOBS)
+	ASAN_OPTIONS=detect_stack_use_after_return=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tools/lsan.supp \
+		UBSAN_OPTIONS=print_stacktrace=1 $(NO_ASLR) $(CTEST) build/asan
+
+tsan: build/tsan/build.ninja  ## the same under the thread sanitizer
+	$(CMAKE) --build build/tsan -j $(JOBS)
+	TSAN_OPTIONS="suppressions=$(CURDIR)/tools/tsan.supp" $(NO_ASLR) $(CTEST) build/tsan
+
+clean:  ## remove what was built (.venv stays)
+	rm -rf build dist torch_xla/*.so compile_commands.json

@@ -1,0 +1,61 @@
+"""Runs the acceptance checks that tests/promised.txt names, with the Python that runs this.
+
+    python tools/acceptance.py [name...]
+
+Their folder is ../shared/acceptance, or $ACCEPTANCE. Each check is a script that prints PASS or
+FAIL and exits 0 or 1.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT_S = 600
+
+
+def run(script: Path) -> bool:
+    env = {"PJRT_DEVICE": "CPU", **os.environ}
+    start = time.monotonic()
+    try:
+        done = subprocess.run(
+            [sys.executable, script],
+            cwd=script.parent,
+            env=env,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+        )
+        verdicts = [x for x in done.stdout.splitlines() if x.startswith(("PASS", "FAIL"))]
+        verdict = verdicts[-1] if verdicts else "FAIL without a verdict"
+        if done.returncode != 0:
+            verdict = verdict.replace("PASS", "FAIL") + f"; exit {done.returncode}"
+        if verdict.startswith("FAIL"):
+            verdict += "\n" + "\n".join(done.stderr.splitlines()[-20:])
+    except subprocess.TimeoutExpired:
+        verdict = f"FAIL over {TIMEOUT_S} s"
+    print(f"{script.stem} ({time.monotonic() - start:.1f} s): {verdict}", flush=True)
+    return verdict.startswith("PASS")
+
+
+def main() -> int:
+    folder = Path(os.environ.get("ACCEPTANCE", ROOT.parent / "shared/acceptance"))
+    if not folder.is_dir():
+        print(f"no acceptance checks in {folder}: skipped")
+        return 0
+    lines = (ROOT / "tests/promised.txt").read_text().splitlines()
+    names = sys.argv[1:] or [x for x in lines if x and not x.startswith("#")]
+    scripts = {name: sorted(folder.glob(f"{name}_*.py")) for name in names}
+    if missing := [name for name, found in scripts.items() if len(found) != 1]:
+        print(f"promised, but not one file in {folder}: {' '.join(missing)}")
+        return 1
+    passed = [run(found[0]) for found in scripts.values()]
+    print(f"acceptance: {sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
