@@ -1,0 +1,131 @@
+// Copies between host and devices, and reads of values.
+#include <ATen/ops/_copy_from_and_resize_ops.h>
+#include <ATen/ops/_copy_from_ops.h>
+#include <ATen/ops/_local_scalar_dense_ops.h>
+#include <ATen/ops/_to_cpu_ops.h>
+#include <ATen/ops/clone_ops.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "aten/dtype_map.h"
+#include "aten/host_copy.h"
+#include "aten/ops_util.h"
+#include "hlo/movement.h"
+#include "lazy/executor.h"
+
+namespace torch_xla {
+namespace {
+
+void LowerExpand(const ir::Node& n, hlo::Builder&, std::span<const hlo::Value> in,
+                 std::vector<hlo::Value>& out) {
+  out.push_back(hlo::BroadcastTo(in[0], n.shape().dims));
+}
+
+ir::Value Expand(ir::Value value, const Dims& dims) {
+  static const ir::OpDef op("xla::expand", LowerExpand);
+  if (value.shape().dims == dims) return value;
+  Shape shape = value.shape().with(dims);
+  return {ir::Node::Make(op, {&value, 1}, shape), 0};
+}
+
+void CheckExpandable(const at::Tensor& self, const at::Tensor& src) {
+  bool ok = src.dim() <= self.dim();
+  for (int64_t i = 1; ok && i <= src.dim(); ++i) {
+    int64_t have = src.size(-i), want = self.size(-i);
+    ok = have == want || have == 1;
+  }
+  TORCH_CHECK(ok,
+              "The expanded size of the tensor must match the existing size: output with shape ",
+              self.sizes(), " doesn't match the broadcast shape ", src.sizes());
+}
+
+// self (on the device) takes src's values, cast and broadcast.
+void CopyToDevice(const at::Tensor& self, const at::Tensor& src) {
+  CheckExpandable(self, src);
+  const lazy::Tensor& dst = Unwrap(self);
+  DType to = ToDType(self.scalar_type());
+  ir::Value value;
+  if (IsXla(src)) {
+    const lazy::Tensor& from = Unwrap(src);
+    if (from.device() != dst.device()) {
+      at::Tensor host = ToCpu(src);
+      value = Unwrap(FromCpu(host, dst.device())).value();
+    } else {
+      value = from.value();
+    }
+    value = Convert(std::move(value), to);
+  } else {
+    TORCH_CHECK(src.is_cpu(), "copy_ from ", src.device(), " to ", self.device(),
+                " is not supported");
+    // Cast on the host: it has every type and moves no more bytes than the device will hold.
+    value = Unwrap(FromCpu(src.to(self.scalar_type()), dst.device())).value();
+  }
+  dst.Write(Expand(std::move(value), ShapeOf(self).dims));
+}
+
+at::Tensor& Copy_(at::Tensor& self, const at::Tensor& src, bool non_blocking) {
+  (void)non_blocking;  // uploads copy during the call, downloads have to wait
+  if (self.unsafeGetTensorImpl() == src.unsafeGetTensorImpl()) return self;
+  if (IsXla(self)) {
+    CopyToDevice(self, src);
+  } else {
+    self.copy_(ToCpu(src));
+  }
+  return self;
+}
+
+at::Tensor CopyFrom(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  at::Tensor to = dst;
+  return Copy_(to, self, non_blocking);
+}
+
+at::Tensor CopyFromAndResize(const at::Tensor& self, const at::Tensor& dst) {
+  at::Tensor to = dst;
+  to.resize_(self.sizes());
+  return Copy_(to, self, false);
+}
+
+at::Scalar LocalScalarDense(const at::Tensor& self) { return ToCpu(self).item(); }
+
+at::Tensor Clone(const at::Tensor& self, std::optional<at::MemoryFormat>) {
+  const lazy::Tensor& t = Unwrap(self);
+  return Wrap(t.value(), t.device());  // values never change: sharing one is a copy
+}
+
+std::vector<at::Tensor> ToCpuList(at::TensorList tensors) { return ToCpu(tensors); }
+
+}  // namespace
+
+std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
+  std::vector<at::Tensor> out(tensors.begin(), tensors.end());
+  std::vector<lazy::Tensor> from;
+  std::vector<void*> to;
+  for (at::Tensor& t : out) {
+    if (!IsXla(t)) continue;
+    from.push_back(Unwrap(t));
+    t = at::empty(t.sizes(), at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU));
+    to.push_back(t.mutable_data_ptr());
+  }
+  if (!from.empty()) lazy::ToHost(from, to);
+  return out;
+}
+
+at::Tensor ToCpu(const at::Tensor& tensor) { return ToCpu(at::TensorList(tensor))[0]; }
+
+at::Tensor FromCpu(const at::Tensor& tensor, int device) {
+  at::Tensor dense = tensor.resolve_conj().resolve_neg().contiguous();
+  Shape shape = ShapeOf(dense);
+  return Wrap(lazy::FromHost(dense.const_data_ptr(), shape, device), shape);
+}
+
+TORCH_LIBRARY_IMPL(aten, XLA, m) {
+  m.impl("_copy_from", TORCH_FN(CopyFrom));
+  m.impl("_copy_from_and_resize", TORCH_FN(CopyFromAndResize));
+  m.impl("_local_scalar_dense", TORCH_FN(LocalScalarDense));
+  m.impl("_to_cpu", TORCH_FN(ToCpuList));
+  m.impl("clone", TORCH_FN(Clone));
+  m.impl("copy_", TORCH_FN(Copy_));
+}
+
+}  // namespace torch_xla

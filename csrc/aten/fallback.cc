@@ -1,0 +1,177 @@
+#include "aten/fallback.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <torch/library.h>
+
+#include <mutex>
+#include <unordered_map>
+
+#include "aten/device.h"
+#include "aten/generator.h"
+#include "aten/host_copy.h"
+#include "aten/ops_util.h"
+#include "aten/tensor_impl.h"
+#include "base/metrics.h"
+
+namespace torch_xla {
+namespace {
+
+using c10::IValue;
+
+metrics::Counter* CounterOf(const c10::OperatorHandle& op) {
+  return metrics::GetCounter(op.operator_name().name);
+}
+
+// Every tensor in the arguments, in order.
+std::vector<at::Tensor> Tensors(at::ArrayRef<IValue> args) {
+  std::vector<at::Tensor> out;
+  for (const IValue& v : args) {
+    if (v.isTensor()) {
+      out.push_back(v.toTensor());
+    } else if (v.isTensorList()) {
+      for (const at::Tensor& t : v.toTensorVector()) out.push_back(t);
+    } else if (v.isOptionalTensorList()) {
+      for (const auto& t : v.toOptionalTensorVector()) out.push_back(t.value_or(at::Tensor()));
+    }
+  }
+  return out;
+}
+
+// The same arguments over other tensors.
+IValue Replace(const IValue& v, const at::Tensor*& next, int device) {
+  if (v.isTensor()) return *next++;
+  if (v.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (size_t i = v.toTensorVector().size(); i > 0; --i) list.push_back(*next++);
+    return list;
+  }
+  if (v.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const auto& t : v.toOptionalTensorVector()) {
+      list.push_back(t.has_value() ? std::optional(*next) : std::nullopt);
+      ++next;
+    }
+    return list;
+  }
+  if (v.isDevice() && v.toDevice().is_xla()) return c10::Device(c10::kCPU);
+  if (v.isGenerator() && v.toGenerator().device().is_xla()) {
+    RandomInputs r = NextRandom(v.toGenerator(), device, 1);
+    auto seed = static_cast<uint64_t>(r.seed.node->words()[0] ^ (r.offset.node->words()[0] << 20));
+    return at::make_generator<at::CPUGeneratorImpl>(seed);
+  }
+  return v;
+}
+
+// A draw without a generator must not move the CPU's stream: it gets one seeded by the device's.
+void GiveGenerators(const c10::FunctionSchema& schema, std::vector<IValue>& args, int device) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    const c10::TypePtr& type = schema.arguments()[i].type();
+    bool generator = type->kind() == c10::TypeKind::GeneratorType ||
+                     type->isSubtypeOf(*c10::OptionalType::create(c10::GeneratorType::get()));
+    if (generator && args[i].isNone()) args[i] = DefaultGenerator(device);
+  }
+}
+
+bool Writes(const c10::Argument& a) {
+  return a.alias_info() != nullptr && a.alias_info()->isWrite();
+}
+
+IValue ToDevice(const IValue& v, int device) {
+  if (v.isTensor()) {
+    const at::Tensor& t = v.toTensor();
+    return t.defined() && t.is_cpu() ? IValue(FromCpu(t, device)) : v;
+  }
+  if (v.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& t : v.toTensorVector())
+      list.push_back(t.defined() ? FromCpu(t, device) : t);
+    return list;
+  }
+  return v;
+}
+
+void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  for (const c10::Argument& r : schema.returns()) {
+    TORCH_CHECK_NOT_IMPLEMENTED(r.alias_info() == nullptr || r.alias_info()->isWrite(),
+                                "Could not run '", op.operator_name(),
+                                "': the XLA backend has no kernel for this view operator");
+  }
+  CounterOf(op)->Add();
+  size_t n = schema.arguments().size();
+  std::vector<IValue> args(stack->end() - static_cast<ptrdiff_t>(n), stack->end());
+  stack->resize(stack->size() - n);
+
+  std::vector<at::Tensor> tensors = Tensors(args);
+  int device = CurrentDevice();
+  for (const at::Tensor& t : tensors) {
+    if (IsXla(t)) {
+      device = Unwrap(t).device();
+      break;
+    }
+  }
+  for (const IValue& v : args) {
+    if (v.isDevice() && v.toDevice().is_xla()) device = DeviceOf(v.toDevice());
+  }
+  std::vector<at::Tensor> host = ToCpu(tensors);
+  std::vector<IValue> given = args;
+  GiveGenerators(schema, given, device);
+  torch::jit::Stack inner;
+  const at::Tensor* next = host.data();
+  for (const IValue& v : given) inner.push_back(Replace(v, next, device));
+  std::vector<IValue> host_args(inner.begin(), inner.end());
+  op.callBoxed(inner);
+
+  // What was written on the host goes back; results that are arguments stay the caller's objects.
+  for (size_t i = 0; i < n; ++i) {
+    if (!Writes(schema.arguments()[i])) continue;
+    std::vector<at::Tensor> to = Tensors(at::ArrayRef<IValue>(args[i]));
+    std::vector<at::Tensor> from = Tensors(at::ArrayRef<IValue>(host_args[i]));
+    for (size_t j = 0; j < to.size(); ++j) {
+      if (!IsXla(to[j])) continue;
+      if (to[j].sizes() != from[j].sizes()) to[j].resize_(from[j].sizes());
+      to[j].copy_(from[j]);
+    }
+  }
+  size_t written = 0;
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    if (!Writes(schema.returns()[i])) {
+      stack->push_back(ToDevice(inner[i], device));
+      continue;
+    }
+    while (!Writes(schema.arguments()[written])) ++written;
+    stack->push_back(args[written++]);
+  }
+}
+
+}  // namespace
+
+void InstallFallback() {
+  static auto* library =
+      new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::XLA, __FILE__, __LINE__);
+  library->fallback(torch::CppFunction::makeFromBoxedFunction<&Fallback>());
+}
+
+std::vector<std::string> UncoveredViews() {
+  std::vector<std::string> uncovered;
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    auto op = dispatcher.findSchema(name);
+    if (!op || name.name.rfind("aten::", 0) != 0) continue;
+    bool view = false;
+    for (const c10::Argument& r : op->schema().returns()) {
+      view = view || (r.alias_info() != nullptr && !r.alias_info()->isWrite());
+    }
+    // CompositeImplicit views (reshape, narrow) are made of the others.
+    if (!view || op->hasKernelForDispatchKey(c10::DispatchKey::XLA) ||
+        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      continue;
+    }
+    uncovered.push_back(name.name + (name.overload_name.empty() ? "" : "." + name.overload_name));
+  }
+  return uncovered;
+}
+
+}  // namespace torch_xla
