@@ -46,6 +46,32 @@ inline Value Floats(Builder& b, DType t, std::span<const double> v) {
                         t);
 }
 
+// x[a, dim, z] at index[i...] along dim -> [a, i..., z]. Indices are clamped.
+inline Value Take(Value x, int64_t dim, Value index) {
+  Dims out = x.dims(), slice = x.dims(), offsets;
+  out.erase(At(dim));
+  for (int64_t i = 0; i < index.rank(); ++i) out.insert(At(dim + i), index.dim(i));
+  if (Product(out) == 0) return hlo::Full(x.builder(), x.shape().with(out), 0);
+  slice[At(dim)] = 1;
+  for (int64_t i = 0; i < x.rank(); ++i) {
+    if (i != dim) offsets.push_back(i < dim ? i : i + index.rank() - 1);
+  }
+  return hlo::Gather(x, index,
+                     {.offset_dims = offsets,
+                      .collapsed_slice_dims = {dim},
+                      .operand_batching_dims = {},
+                      .start_indices_batching_dims = {},
+                      .start_index_map = {dim},
+                      .index_vector_dim = index.rank()},
+                     slice);
+}
+
+// Negative indices count from the end of `size`.
+inline Value WrapIndex(Value index, int64_t size) {
+  index = hlo::ConvertTo(index, DType::kS64);
+  return hlo::Select(LtZero(index), Plus(index, static_cast<double>(size)), index);
+}
+
 // Bodies of scatters: combine with, or take the place of, what is there.
 inline hlo::Body Combine(hlo::Reducer reducer) {
   return [reducer](Builder&, std::span<const Value> v) {

@@ -1,0 +1,269 @@
+// Max and average pooling over windows in 2 and 3 dimensions; torch composes the 1-d forms of them.
+#include "ops/pooling.h"
+
+#include <ATen/ops/avg_pool2d_backward_ops.h>
+#include <ATen/ops/avg_pool2d_ops.h>
+#include <ATen/ops/avg_pool3d_backward_ops.h>
+#include <ATen/ops/avg_pool3d_ops.h>
+#include <ATen/ops/max_pool2d_with_indices_backward_ops.h>
+#include <ATen/ops/max_pool2d_with_indices_ops.h>
+#include <ATen/ops/max_pool3d_with_indices_backward_ops.h>
+#include <ATen/ops/max_pool3d_with_indices_ops.h>
+
+namespace torch_xla::ops {
+
+namespace {
+
+Dims FillTo(Span v, int64_t n, int64_t otherwise) {
+  if (v.empty()) return Dims(At(n), otherwise);
+  return v.size() == 1 ? Dims(At(n), v[0]) : Dims(v);
+}
+
+int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+
+}  // namespace
+
+PoolWindow::PoolWindow(const char* name, int64_t rank_of_window, const Dims& input,
+                       Span kernel_size, Span strides, Span paddings, Span dilations,
+                       bool ceil_mode)
+    : n(rank_of_window),
+      kernel(FillTo(kernel_size, n, 1)),
+      stride(strides.empty() ? kernel : FillTo(strides, n, 1)),
+      padding(FillTo(paddings, n, 0)),
+      dilation(FillTo(dilations, n, 1)) {
+  auto rank = static_cast<int64_t>(input.size());
+  XLA_CHECK(rank == n + 1 || rank == n + 2, kInvalidArgument, name, ": Expected ", n + 1, "D or ",
+            n + 2, "D tensor, but got ", ToString(input));
+  for (size_t i = 0; i < At(n); ++i) {
+    XLA_CHECK(kernel[i] > 0 && stride[i] > 0 && dilation[i] > 0, kInvalidArgument, name,
+              ": kernel size, stride and dilation should be greater than zero");
+    XLA_CHECK(padding[i] >= 0 && padding[i] <= kernel[i] / 2, kInvalidArgument, name,
+              ": pad should be at most half of effective kernel size");
+    int64_t size = input[input.size() - At(n) + i];
+    int64_t span = size + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
+    int64_t windows = FloorDiv(span + (ceil_mode ? stride[i] - 1 : 0), stride[i]) + 1;
+    // The last window starts inside the input or the padding before it.
+    if (ceil_mode && (windows - 1) * stride[i] >= size + padding[i]) --windows;
+    XLA_CHECK(windows >= 1 && size > 0, kInvalidArgument, name, ": the output of input ",
+              ToString(input), " is too small");
+    in.push_back(size);
+    out.push_back(windows);
+  }
+}
+
+Dims PoolWindow::ResultDims(const Dims& input) const {
+  Dims dims = input;
+  std::copy(out.begin(), out.end(), dims.end() - n);
+  return dims;
+}
+
+Dims PoolWindow::Full(int64_t rank, const Dims& v, int64_t before) const {
+  Dims all(At(rank), before);
+  std::copy(v.begin(), v.end(), all.end() - n);
+  return all;
+}
+
+Dims PoolWindow::Highs() const {
+  Dims high;
+  for (size_t i = 0; i < At(n); ++i) high.push_back(High(i));
+  return high;
+}
+
+std::vector<Value> PoolWindow::Reduce(std::span<const Value> xs, std::span<const Value> inits,
+                                      const hlo::Body& body) const {
+  int64_t r = xs[0].rank();
+  return hlo::ReduceWindow(xs, inits, Full(r, kernel, 1), Full(r, stride, 1), Dims(At(r), 1),
+                           Full(r, dilation, 1), Full(r, padding, 0), Full(r, Highs(), 0), body);
+}
+
+Value PoolWindow::Reduce(Value x, Value init, hlo::Reducer reducer) const {
+  return Reduce(std::span(&x, 1), std::span(&init, 1), Combine(reducer))[0];
+}
+
+Value PoolWindow::SumBack(Value g) const {
+  Dims low, high;
+  for (size_t i = 0; i < At(n); ++i) {
+    int64_t span = (kernel[i] - 1) * dilation[i];
+    low.push_back(span - padding[i]);
+    high.push_back(in[i] + padding[i] - (out[i] - 1) * stride[i] - 1);
+  }
+  int64_t r = g.rank();
+  return hlo::ReduceWindow(g, ScalarOf(g, 0), Full(r, kernel, 1), Dims(At(r), 1),
+                           Full(r, stride, 1), Full(r, dilation, 1), Full(r, low, 0),
+                           Full(r, high, 0), hlo::Reducer::kSum);
+}
+
+Value FlatPositions(Value x, int64_t n) {
+  Value flat = hlo::Full(x.builder(), x.shape().with(DType::kS64), 0);
+  int64_t factor = 1;
+  for (int64_t d = x.rank() - 1; d >= x.rank() - n; --d) {
+    flat = hlo::Add(flat, Times(IotaLike(x, d), static_cast<double>(factor)));
+    factor *= x.dim(d);
+  }
+  return flat;
+}
+
+Value TakesMaximum(Value a, Value b) {
+  Value larger = hlo::Gt(b, a);
+  return IsFloat(b.dtype()) ? hlo::Or(larger, IsNan(b)) : larger;
+}
+
+Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n) {
+  int64_t plane = 1, planes = 1;
+  for (int64_t i = 0; i < out.rank(); ++i) {
+    (i >= out.rank() - n ? plane : planes) *= out.dims[At(i)];
+  }
+  int64_t per_plane = g.shape().numel() / std::max<int64_t>(planes, 1);
+  Value flat = hlo::Full(g.builder(), {g.dtype(), {planes, plane}}, 0);
+  Value at = hlo::Reshape(indices, {planes, per_plane, 1});
+  Value sum = hlo::Scatter(flat, hlo::Concatenate({IotaLike(at, 0), at}, 2),
+                           hlo::Reshape(g, {planes, per_plane}),
+                           {.update_window_dims = {},
+                            .inserted_window_dims = {0, 1},
+                            .input_batching_dims = {},
+                            .scatter_indices_batching_dims = {},
+                            .scatter_dims_to_operand_dims = {0, 1},
+                            .index_vector_dim = 2},
+                           Combine(hlo::Reducer::kSum));
+  return hlo::Reshape(sum, out.dims);
+}
+
+namespace {
+
+// Values by a plain window reduction; indices by a second one that falls away when nobody asks.
+template <int64_t kN>
+struct MaxPool {
+  static PoolWindow Window(const Dims& x, Span kernel, Span stride, Span padding, Span dilation,
+                           bool ceil_mode) {
+    return {
+        kN == 2 ? "max_pool2d" : "max_pool3d", kN, x, kernel, stride, padding, dilation, ceil_mode};
+  }
+  static std::array<Shape, 2> Infer(const Arg& x, Span kernel, Span stride, Span padding,
+                                    Span dilation, bool ceil_mode) {
+    Dims out = Window(x.dims(), kernel, stride, padding, dilation, ceil_mode).ResultDims(x.dims());
+    return {x.shape().with(out), Shape{DType::kS64, out}};
+  }
+  static std::array<Value, 2> Lower(const std::vector<Shape>&, Value x, Span kernel, Span stride,
+                                    Span padding, Span dilation, bool ceil_mode) {
+    PoolWindow w = Window(x.dims(), kernel, stride, padding, dilation, ceil_mode);
+    Value lowest = hlo::LowestValue(x.builder(), x.dtype());
+    const Value xs[] = {x, FlatPositions(x, kN)};
+    const Value inits[] = {lowest, hlo::ScalarInt(x.builder(), DType::kS64, -1)};
+    auto pick = [](Builder& b, std::span<const Value> v) {
+      // A position of -1 is the start or padding: it wins over nothing, anything over it.
+      Value none = hlo::ScalarInt(b, DType::kS64, -1);
+      Value take = hlo::Or(TakesMaximum(v[0], v[2]), hlo::Eq(v[1], none));
+      take = hlo::And(take, hlo::Ne(v[3], none));
+      return std::vector<Value>{hlo::Select(take, v[2], v[0]), hlo::Select(take, v[3], v[1])};
+    };
+    return {w.Reduce(x, lowest, hlo::Reducer::kMax), w.Reduce(xs, inits, pick)[1]};
+  }
+};
+
+// Without dilation the windows' maxima are found again; else the indices say where they were.
+template <int64_t kN>
+struct MaxPoolBackward {
+  static Shape Infer(const Arg& g, const Arg& x, Span kernel, Span stride, Span padding,
+                     Span dilation, bool ceil_mode, const Arg& indices) {
+    auto w = MaxPool<kN>::Window(x.dims(), kernel, stride, padding, dilation, ceil_mode);
+    XLA_CHECK(g.dims() == w.ResultDims(x.dims()) && indices.dims() == g.dims(), kInvalidArgument,
+              "expected grad_output and indices of shape ", ToString(w.ResultDims(x.dims())),
+              ", got ", ToString(g.dims()));
+    return x.shape();
+  }
+  static Value Lower(const Shape&, Value g, Value x, Span kernel, Span stride, Span padding,
+                     Span dilation, bool ceil_mode, Value indices) {
+    PoolWindow w = MaxPool<kN>::Window(x.dims(), kernel, stride, padding, dilation, ceil_mode);
+    if (std::all_of(w.dilation.begin(), w.dilation.end(), [](int64_t d) { return d == 1; })) {
+      auto select = [](Builder&, std::span<const Value> v) {
+        return std::vector<Value>{hlo::Not(TakesMaximum(v[0], v[1]))};
+      };
+      int64_t r = x.rank();
+      return hlo::SelectAndScatter(x, g, ScalarOf(x, 0), w.Full(r, w.kernel, 1),
+                                   w.Full(r, w.stride, 1), w.Full(r, w.padding, 0),
+                                   w.Full(r, w.Highs(), 0), select, Combine(hlo::Reducer::kSum));
+    }
+    return ScatterPlanes(g, indices, x.shape(), kN);
+  }
+};
+
+// The number that each window's sum is divided by.
+Value Divisors(const PoolWindow& w, bool count_include_pad, std::optional<int64_t> override_,
+               Value sums) {
+  if (override_) return FullLike(sums, static_cast<double>(*override_));
+  Value all = FullLike(sums, 1);
+  for (size_t i = 0; i < At(w.n); ++i) {
+    std::vector<double> sizes;
+    for (int64_t o = 0; o < w.out[i]; ++o) {
+      int64_t start = o * w.stride[i] - w.padding[i];
+      int64_t end = std::min(start + w.kernel[i], w.in[i] + w.padding[i]);
+      if (!count_include_pad) {
+        start = std::max<int64_t>(start, 0);
+        end = std::min(end, w.in[i]);
+      }
+      sizes.push_back(static_cast<double>(end - start));
+    }
+    Value v = Floats(sums.builder(), sums.dtype(), sizes);
+    int64_t dim = sums.rank() - w.n + static_cast<int64_t>(i);
+    all = hlo::Mul(all, AlongDim(v, sums.dims(), dim));
+  }
+  return all;
+}
+
+template <int64_t kN>
+struct AvgPool {
+  static PoolWindow Window(const Dims& x, Span kernel, Span stride, Span padding, bool ceil_mode) {
+    return {kN == 2 ? "avg_pool2d" : "avg_pool3d", kN, x, kernel, stride, padding, {}, ceil_mode};
+  }
+  static void CheckDivisor(std::optional<int64_t> divisor) {
+    TORCH_CHECK(!divisor || *divisor != 0, "divisor must be not zero");
+  }
+  static Shape Infer(const Arg& x, Span kernel, Span stride, Span padding, bool ceil_mode, bool,
+                     std::optional<int64_t> divisor) {
+    CheckDivisor(divisor);
+    return x.shape().with(
+        Window(x.dims(), kernel, stride, padding, ceil_mode).ResultDims(x.dims()));
+  }
+  static Value Lower(const Shape& out, Value x, Span kernel, Span stride, Span padding,
+                     bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
+    PoolWindow w = Window(x.dims(), kernel, stride, padding, ceil_mode);
+    x = Widen(x);
+    Value sums = w.Reduce(x, ScalarOf(x, 0), hlo::Reducer::kSum);
+    return hlo::ConvertTo(hlo::Div(sums, Divisors(w, count_include_pad, divisor, sums)), out.dtype);
+  }
+};
+
+template <int64_t kN>
+struct AvgPoolBackward {
+  static Shape Infer(const Arg& g, const Arg& x, Span kernel, Span stride, Span padding,
+                     bool ceil_mode, bool, std::optional<int64_t> divisor) {
+    AvgPool<kN>::CheckDivisor(divisor);
+    PoolWindow w = AvgPool<kN>::Window(x.dims(), kernel, stride, padding, ceil_mode);
+    XLA_CHECK(g.dims() == w.ResultDims(x.dims()), kInvalidArgument,
+              "expected grad_output of shape ", ToString(w.ResultDims(x.dims())), ", got ",
+              ToString(g.dims()));
+    return x.shape();
+  }
+  static Value Lower(const Shape& out, Value g, Value x, Span kernel, Span stride, Span padding,
+                     bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
+    PoolWindow w = AvgPool<kN>::Window(x.dims(), kernel, stride, padding, ceil_mode);
+    g = Widen(g);
+    Value each = hlo::Div(g, Divisors(w, count_include_pad, divisor, g));
+    return hlo::ConvertTo(w.SumBack(each), out.dtype);
+  }
+};
+
+}  // namespace
+
+XLA_OPS(m) {
+  Register<at::_ops::max_pool2d_with_indices, MaxPool<2>>(m);
+  Register<at::_ops::max_pool2d_with_indices_backward, MaxPoolBackward<2>>(m);
+  Register<at::_ops::max_pool3d_with_indices, MaxPool<3>>(m);
+  Register<at::_ops::max_pool3d_with_indices_backward, MaxPoolBackward<3>>(m);
+  Register<at::_ops::avg_pool2d, AvgPool<2>>(m);
+  Register<at::_ops::avg_pool2d_backward, AvgPoolBackward<2>>(m);
+  Register<at::_ops::avg_pool3d, AvgPool<3>>(m);
+  Register<at::_ops::avg_pool3d_backward, AvgPoolBackward<3>>(m);
+}
+
+}  // namespace torch_xla::ops
