@@ -1,0 +1,128 @@
+"""Devices: names, counts, the current one, and torch's own device module."""
+
+import pytest
+import torch
+
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
+
+
+def test_device_names(device):
+    assert device == torch.device("xla", 0)
+    assert xm.xla_device() == device
+    assert torch_xla.devices() == [device]
+    assert torch_xla.device_count() == 1
+    assert torch_xla.real_devices() == ["CPU:0"]
+    assert xm.xla_real_devices() == ["CPU:0"]
+    assert xm.xla_real_devices([device]) == ["CPU:0"]
+    assert xm.get_xla_supported_devices() == ["xla:0"]
+    assert xm.get_xla_supported_devices("CPU") == ["xla:0"]
+    assert xm.get_xla_supported_devices("TPU") == []
+    assert xm.get_xla_supported_devices(max_devices=0) == []
+    assert xm.xla_device_hw(device) == "CPU"
+    assert xm.xla_device_hw("cpu") == "CPU"
+    assert xm.xla_device_kind()
+
+
+def test_device_that_does_not_exist():
+    with pytest.raises(RuntimeError, match="xla:7 does not exist: this process has 1"):
+        torch_xla.device(7)
+    with pytest.raises(ValueError, match="expected an xla device, got 'cpu'"):
+        xm.get_rng_state("cpu")
+
+
+def test_lazy_attributes():
+    assert torch_xla.xm is xm
+    assert torch_xla.runtime is xr
+    assert "xm" in dir(torch_xla)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        torch_xla.nothing  # noqa: B018
+
+
+def test_several_devices(run_python):
+    done = run_python(
+        """
+        import torch, torch_xla, torch_xla.core.xla_model as xm
+        assert torch.xla.device_count() == 3
+        a = torch.ones(2, device=torch_xla.device(2))
+        assert a.device == torch.device("xla:2") and torch_xla.device() == a.device
+        with torch.xla.device(1):
+            assert torch.ones(1, device="xla").device.index == 1
+        assert torch.xla.current_device() == 2
+        assert (a.to("xla:0") + 1).tolist() == [2, 2]
+        try:
+            a + torch.ones(2, device="xla:1")
+        except RuntimeError as e:
+            assert "xla:1" in str(e) and "xla:2" in str(e), e
+        else:
+            raise AssertionError("devices mixed")
+        print(torch_xla.real_devices())
+        """,
+        CPU_NUM_DEVICES="3",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "['CPU:0', 'CPU:1', 'CPU:2']"
+
+
+def test_runtime_of_one_process(device):
+    assert xr.device_type() == "CPU"
+    assert xr.world_size() == xr.process_count() == xr.local_process_count() == 1
+    assert xr.global_ordinal() == xr.local_ordinal() == xr.process_index() == 0
+    assert xr.host_index() == 0
+    assert xr.global_device_count() == xr.local_device_count() == 1
+    assert xr.addressable_device_count() == xr.addressable_runtime_device_count() == 1
+    assert xr.global_runtime_device_count() == 1
+    assert xr.is_bf16_supported()
+    assert xr.using_pjrt() and not xr.is_spmd()
+    assert isinstance(xr.runtime_device_attributes(device), dict)
+    assert len(xr.global_runtime_device_attributes()) == 1
+    with pytest.raises(RuntimeError, match="this process already uses CPU"):
+        xr.set_device_type("TPU")
+    xr.set_device_type("CPU")
+
+
+def test_several_processes_are_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(NotImplementedError, match="WORLD_SIZE=2"):
+        xr.world_size()
+
+
+def test_set_device_type_before_the_client(run_python):
+    done = run_python(
+        """
+        import torch_xla.runtime as xr, torch_xla
+        xr.set_device_type("cpu")
+        print(xr.device_type(), torch_xla._XLAC._xla_runtime_created(), torch_xla.device())
+        """,
+        PJRT_DEVICE=None,
+    )
+    assert done.stdout.strip() == "CPU False xla:0", done.stderr
+
+
+def test_device_module(device):
+    assert torch.get_device_module("xla") is torch.xla
+    assert torch.xla.is_available() and torch.xla.device_count() == 1
+    with torch.xla.device(device):
+        assert torch.xla.current_device() == 0
+    with torch.xla.device_of(torch.ones(1)):
+        assert torch.xla.current_device() == 0
+    x = torch.ones(2, device="xla") + 1
+    torch.xla.synchronize()
+    assert x.tolist() == [2, 2]
+    assert torch.bfloat16 in torch.xla.get_amp_supported_dtype()
+    assert torch.xla.get_device_name()
+
+
+def test_cpu_backward_before_the_first_device(run_python):
+    """Autograd sizes its device queues at the first backward of the process."""
+    done = run_python(
+        """
+        import torch, torch_xla
+        torch.ones(2, requires_grad=True).sum().backward()
+        x = torch.ones(2, device="xla", requires_grad=True)
+        (x * x).sum().backward()
+        print(x.grad.tolist())
+        """
+    )
+    assert done.stdout.strip() == "[2.0, 2.0]", done.stderr

@@ -1,0 +1,103 @@
+"""Bad input raises at the call, in PyTorch's words, and the process goes on."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .conftest import assert_same
+
+# Each raises on the CPU; the device's error has the same type and begins with the same words.
+CASES = {
+    "mm shapes": lambda d: torch.ones(2, 3, device=d).mm(torch.ones(2, 3, device=d)),
+    "add shapes": lambda d: torch.ones(2, 3, device=d) + torch.ones(4, device=d),
+    "mm dtypes": lambda d: torch.ones(2, 2, device=d).mm(torch.ones(2, 2, device=d).double()),
+    "view size": lambda d: torch.ones(2, 3, device=d).view(7),
+    "select index": lambda d: torch.ones(2, 3, device=d).select(0, 5),
+    "dim": lambda d: torch.ones(2, 3, device=d).sum(4),
+    "transpose dim": lambda d: torch.ones(2, 3, device=d).transpose(0, 2),
+    "cat shapes": lambda d: torch.cat([torch.ones(2, 3, device=d), torch.ones(2, 2, device=d)]),
+    "in-place cast": lambda d: torch.ones(2, dtype=torch.int64, device=d).add_(0.5),
+    "in-place shape": lambda d: torch.ones(2, device=d).add_(torch.ones(3, 2, device=d)),
+    "float alpha": lambda d: torch.ones(2, dtype=torch.int64, device=d).add(
+        torch.ones(2, dtype=torch.int64, device=d), alpha=0.5
+    ),
+    "sub bools": lambda d: torch.ones(2, device=d).bool() - torch.ones(2, device=d).bool(),
+    "linear shapes": lambda d: torch.nn.Linear(3, 2).to(d)(torch.ones(2, 4, device=d)),
+    "conv channels": lambda d: torch.nn.Conv2d(3, 2, 3).to(d)(torch.ones(1, 4, 8, 8, device=d)),
+    "embedding dtype": lambda d: F.embedding(torch.ones(2, device=d), torch.ones(3, 2, device=d)),
+    "item of many": lambda d: torch.ones(2, device=d).item(),
+    "bool of many": lambda d: bool(torch.ones(2, device=d)),
+    "expand": lambda d: torch.ones(2, 3, device=d).expand(2, 4),
+    "permute": lambda d: torch.ones(2, 3, device=d).permute(0, 0),
+    "split": lambda d: torch.ones(5, device=d).split([2, 2]),
+    "leaf in-place": lambda d: torch.ones(2, device=d, requires_grad=True).add_(1),
+    "negative size": lambda d: torch.empty(-1, device=d),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_same_error_as_on_the_cpu(device, case):
+    with pytest.raises(Exception) as on_cpu:
+        CASES[case]("cpu")
+    with pytest.raises(type(on_cpu.value)) as on_xla:
+        CASES[case](device)
+    expected = str(on_cpu.value).split("\n")[0]
+    actual = str(on_xla.value).replace("xla:0", "cpu")
+    assert expected[:30].lower() in actual.lower(), f"{actual!r} instead of {expected!r}"
+
+
+MIXED = {
+    "add": lambda x, c: x + c,
+    "mm": lambda x, c: x.mm(c),
+    "cat": lambda x, c: torch.cat([x, c]),
+    "linear": lambda x, c: F.linear(x, c),
+    "in-place": lambda x, c: x.add_(c),
+    "swapped": lambda x, c: c.mul(x),
+    "loss": lambda x, c: F.mse_loss(x, c),
+}
+
+
+@pytest.mark.parametrize("how", MIXED)
+def test_mixing_devices(device, how):
+    c = torch.ones(2, 2)
+    x = c.to(device)
+    with pytest.raises(RuntimeError, match=r"(?s)same device.*(xla:0.*cpu|cpu.*xla:0)"):
+        MIXED[how](x, c)
+    assert_same(x + 1, c + 1)
+
+
+def test_zero_dim_cpu_tensors_mix(device):
+    x = torch.ones(2, device=device)
+    assert_same(x * torch.tensor(3.0), torch.full((2,), 3.0))
+    assert_same(torch.tensor(3.0) - x, torch.full((2,), 2.0))
+
+
+def test_cpu_indices_mix(device):
+    c = torch.arange(6.0).view(3, 2)
+    i = torch.tensor([2, 0])
+    assert_same(c.to(device)[i], c[i])
+
+
+def test_errors_leave_no_trace(device):
+    x = torch.ones(2, 2, device=device)
+    y = x + 1
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            y.mm(torch.ones(3, 3, device=device))
+    assert_same(y, torch.full((2, 2), 2.0))
+
+
+def test_flag_that_does_not_parse(run_python):
+    done = run_python(
+        "import torch; import torch_xla; torch_xla.device()", CPU_NUM_DEVICES="many", timeout=30
+    )
+    assert done.returncode == 1
+    assert "CPU_NUM_DEVICES='many' is not a whole number" in done.stderr.splitlines()[-1]
+
+
+def test_foreign_devices(device):
+    with pytest.raises(RuntimeError, match="xla:3"):
+        torch.ones(2, device="xla:3")
+    with pytest.raises(RuntimeError):
+        torch.ones(2).to("xla:99")
+    assert torch.ones(2, device=device).sum().item() == 2
