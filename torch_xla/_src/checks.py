@@ -1,5 +1,6 @@
 """What must hold before the extension module is loaded, each said in one sentence."""
 
+import importlib
 import sys
 from importlib import metadata
 
@@ -12,6 +13,7 @@ def check_environment() -> None:
         raise ImportError(f"torch_xla supports Linux only, not {sys.platform}")
     _check_torch()
     _check_other_distributions()
+    _load_extension()
 
 
 def _check_torch() -> None:
@@ -35,6 +37,16 @@ def _check_other_distributions() -> None:
                 f"this torch_xla {__version__}; run: pip uninstall -y torch-xla, once for each, "
                 f"then pip install torch-xla=={__version__}"
             )
+
+
+def _load_extension() -> None:
+    try:
+        importlib.import_module("torch_xla._XLAC")
+    except ImportError as e:
+        raise ImportError(
+            f"torch_xla's extension module cannot be loaded ({e}); run: "
+            f"pip install --force-reinstall torch-xla=={__version__}, or `make dev` in a clone"
+        ) from e
 
 
 def _minor(version: str) -> str:

@@ -49,11 +49,15 @@ def _client() -> list[str]:
         count = _XLAC._xla_num_devices()
     except Exception as e:
         return [f"cannot be made: {e}"]
-    lines = [f"{name}: {value}" for name, value in _XLAC._xla_client_info().items()]
+    lines = [f"{name}: {_text(value)}" for name, value in _XLAC._xla_client_info().items()]
     for i in range(count):
         info = _XLAC._xla_device_info(i)
         lines.append(f"xla:{i}: {info['debug_string']} ({info['kind']})")
     return lines
+
+
+def _text(value: object) -> str:
+    return ".".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _flags() -> list[str]:
