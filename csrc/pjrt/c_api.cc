@@ -104,8 +104,9 @@ Status TakeError(const PJRT_Api* api, PJRT_Error* error, const char* call) {
     PJRT_ARGS(PJRT_Error_Destroy, destroy);
     destroy.error = failed;
     api->PJRT_Error_Destroy(&destroy);
-  } else if (code.code > PJRT_Error_Code_OK && code.code <= PJRT_Error_Code_UNAUTHENTICATED) {
-    status.code = static_cast<Code>(code.code);
+  } else if (int raw = RawEnum(code.code);
+             raw > PJRT_Error_Code_OK && raw <= PJRT_Error_Code_UNAUTHENTICATED) {
+    status.code = static_cast<Code>(raw);
   }
   PJRT_ARGS(PJRT_Error_Destroy, destroy);
   destroy.error = error;
@@ -127,7 +128,7 @@ void DestroyEvent(const PJRT_Api* api, PJRT_Event* event) {
 
 PJRT_Buffer_Type ToPjrt(DType dtype) { return kTypes[static_cast<int>(dtype)].type; }
 
-std::optional<DType> FromPjrt(PJRT_Buffer_Type type) {
+std::optional<DType> FromPjrt(int type) {
   for (const TypeRow& row : kTypes) {
     if (row.type == type) return row.dtype;
   }
@@ -172,7 +173,7 @@ Options FromNamedValues(const PJRT_NamedValue* values, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const PJRT_NamedValue& v = values[i];
     std::string name(v.name, v.name_size);
-    switch (v.type) {
+    switch (RawEnum(v.type)) {
       case PJRT_NamedValue_kString:
         options[name] = std::string(v.string_value, v.value_size);
         break;

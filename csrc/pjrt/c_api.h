@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,8 +40,18 @@ inline void ThrowIfError(const PJRT_Api* api, PJRT_Error* error, const char* cal
 Event MakeEvent(const PJRT_Api* api, PJRT_Event* event, const char* call);
 void DestroyEvent(const PJRT_Api* api, PJRT_Event* event);
 
+// A newer plugin's enumerators may lie outside of the range that ours can hold.
+template <typename Enum>
+int RawEnum(const Enum& e) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int value;
+  std::memcpy(&value, &e, sizeof(value));
+  return value;
+}
+
 PJRT_Buffer_Type ToPjrt(DType dtype);
-std::optional<DType> FromPjrt(PJRT_Buffer_Type type);  // nullopt: a type that we do not have
+std::optional<DType> FromPjrt(
+    int type);  // a raw PJRT_Buffer_Type; nullopt: a type that we do not have
 
 // Points into `options`, which must outlive the result.
 std::vector<PJRT_NamedValue> ToNamedValues(const Options& options);

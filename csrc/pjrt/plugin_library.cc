@@ -40,7 +40,7 @@ struct FfiExtension {
 const FfiExtension* FindFfiExtension(const PJRT_Api* api) {
   if (api->pjrt_api_version.minor_version < kOldestMinorFfi) return nullptr;
   for (const PJRT_Extension_Base* e = api->extension_start; e != nullptr; e = e->next) {
-    if (e->type != PJRT_Extension_Type_FFI) continue;
+    if (RawEnum(e->type) != PJRT_Extension_Type_FFI) continue;
     const auto* ffi = reinterpret_cast<const FfiExtension*>(e);
     bool complete = e->struct_size >= sizeof(FfiExtension) && ffi->register_handler != nullptr;
     return complete ? ffi : nullptr;

@@ -165,10 +165,11 @@ void PluginExecutable::ReadOutputs() {
             types.num_output_types, ", ", dims.num_outputs);
   const int64_t* next = dims.dims;
   for (size_t i = 0; i < count.num_outputs; ++i) {
-    auto dtype = FromPjrt(types.output_types[i]);
+    const int type = RawEnum(types.output_types[i]);
+    auto dtype = FromPjrt(type);
     XLA_CHECK(dtype.has_value(), kUnimplemented, "result ", i,
-              " of the program has an element type that PyTorch does not know (PJRT type ",
-              static_cast<int>(types.output_types[i]), ")");
+              " of the program has an element type that PyTorch does not know (PJRT type ", type,
+              ")");
     outputs_.push_back({*dtype, Dims(Span(next, dims.dim_sizes[i]))});
     next += dims.dim_sizes[i];
   }
