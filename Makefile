@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
+.NOTPARALLEL:  # each step uses all cores itself
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -51,7 +52,7 @@ dev: $(VENV)/.build.stamp build/dev/build.ninja  ## build what changed; `import 
 	@$(PY) tools/dev_install.py
 
 demo: dev $(VENV)/.demo.stamp  ## train a small model on the CPU device
-	$(PY) examples/demo.py
+	$(PY) examples/train_digits.py $(ARGS)
 
 bench: dev $(VENV)/.demo.stamp  ## time recording, dispatch and training steps against torch
 	$(PY) benchmarks/run.py $(ARGS)
@@ -95,14 +96,15 @@ formatcheck: $(VENV)/.dev.stamp
 house:
 	tools/check_house.sh
 
-lint: dev $(VENV)/.dev.stamp  ## ruff on all, clang-tidy on what changed
+lint: build/dev/build.ninja $(VENV)/.dev.stamp  ## ruff on all, clang-tidy on what changed
 	$(VENV)/bin/ruff check -q .
-	$(PY) tools/clang_tidy.py
+	@$(CMAKE) build/dev >/dev/null  # compile commands of new files
+	$(PY) tools/clang_tidy.py $(ARGS)
 
-lintall: dev $(VENV)/.dev.stamp  ## clang-tidy on all
-	$(PY) tools/clang_tidy.py --all
+lintall: ARGS := --all
+lintall: lint  ## clang-tidy on all
 
-types: dev $(VENV)/.dev.stamp  ## mypy
+types: $(VENV)/.dev.stamp  ## mypy
 	$(VENV)/bin/mypy
 
 # gcc 12's sanitizers want addresses that a kernel with much randomisation may not give.
@@ -112,9 +114,10 @@ asan: build/asan/build.ninja  ## C++ tests of the torch-free layers under addres
 	ASAN_OPTIONS=detect_stack_use_after_return=1 LSAN_OPTIONS=suppressions=$(CURDIR)/tools/lsan.supp \
 		UBSAN_OPTIONS=print_stacktrace=1 $(NO_ASLR) $(CTEST) build/asan
 
+# Mutex misuse is not reported: half of each pair happens unseen in the plugin.
 tsan: build/tsan/build.ninja  ## the same under the thread sanitizer
 	$(CMAKE) --build build/tsan -j $(JOBS)
-	TSAN_OPTIONS="suppressions=$(CURDIR)/tools/tsan.supp" $(NO_ASLR) $(CTEST) build/tsan
+	TSAN_OPTIONS="report_mutex_bugs=0:suppressions=$(CURDIR)/tools/tsan.supp" $(NO_ASLR) $(CTEST) build/tsan
 
 clean:  ## remove what was built (.venv stays)
 	rm -rf build dist torch_xla/*.so compile_commands.json

@@ -6,6 +6,7 @@ With --check nothing is written, and the exit status is 1 where a file is not up
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch_xla
@@ -14,7 +15,7 @@ from torch_xla import _XLAC
 DOCS = Path(torch_xla.__file__).parents[1] / "docs"
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in lines)
 
