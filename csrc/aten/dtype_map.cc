@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <array>
+
 namespace torch_xla {
 namespace {
 
@@ -26,13 +28,23 @@ constexpr at::ScalarType kScalarTypes[] = {at::kBool,
                                            at::kComplexDouble};
 static_assert(std::size(kScalarTypes) == kNumDTypes);
 
+// By ScalarType; -1 where XLA has no such type.
+constexpr auto kDTypes = [] {
+  std::array<int8_t, static_cast<size_t>(at::ScalarType::NumOptions)> table{};
+  for (int8_t& entry : table) entry = -1;
+  for (int i = 0; i < kNumDTypes; ++i) {
+    table[static_cast<size_t>(kScalarTypes[i])] = static_cast<int8_t>(i);
+  }
+  return table;
+}();
+
 }  // namespace
 
 DType ToDType(at::ScalarType type) {
-  for (int i = 0; i < kNumDTypes; ++i) {
-    if (kScalarTypes[i] == type) return static_cast<DType>(i);
-  }
-  TORCH_CHECK_TYPE(false, "XLA devices have no dtype ", at::toString(type));
+  auto i = static_cast<size_t>(type);
+  TORCH_CHECK_TYPE(i < kDTypes.size() && kDTypes[i] >= 0, "XLA devices have no dtype ",
+                   at::toString(type));
+  return static_cast<DType>(kDTypes[i]);
 }
 
 at::ScalarType ToScalarType(DType type) { return kScalarTypes[static_cast<int>(type)]; }

@@ -1,5 +1,6 @@
 #include "aten/tensor_impl.h"
 
+#include <typeinfo>
 #include <utility>
 
 #include "aten/dtype_map.h"
@@ -56,10 +57,11 @@ void XLATensorImpl::shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl
 
 XLATensorImpl& ImplOf(const at::TensorBase& t) {
   TORCH_CHECK(t.defined(), "expected a tensor, got None");
-  auto* impl = dynamic_cast<XLATensorImpl*>(t.unsafeGetTensorImpl());
-  TORCH_CHECK(impl != nullptr, "expected a tensor on an XLA device, got one on ", t.device(), " (",
+  c10::TensorImpl& impl = *t.unsafeGetTensorImpl();
+  TORCH_CHECK(typeid(impl) == typeid(XLATensorImpl),
+              "expected a tensor on an XLA device, got one on ", t.device(), " (",
               c10::toString(t.key_set()), ")");
-  return *impl;
+  return static_cast<XLATensorImpl&>(impl);
 }
 
 at::Tensor Wrap(lazy::Tensor tensor, const Shape& shape) {

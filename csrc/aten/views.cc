@@ -25,7 +25,7 @@ at::Tensor View(const at::Tensor& self, ViewStep step) {
 }
 
 at::Tensor ReshapeTo(const at::Tensor& self, Dims dims) {
-  return View(self, {ViewKind::kReshape, ShapeOf(self).with(std::move(dims)), {}, {}});
+  return View(self, {ViewKind::kReshape, {ToDType(self.scalar_type()), std::move(dims)}, {}, {}});
 }
 
 // Another tensor object of the same state.

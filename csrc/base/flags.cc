@@ -1,5 +1,6 @@
 #include "base/flags.h"
 
+#include <cerrno>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -40,9 +41,10 @@ template <typename T, typename F>
 T Parse(Flag flag, const char* what, F parse) {
   std::string text = GetString(flag);
   char* end = nullptr;
+  errno = 0;
   T value = parse(text.c_str(), &end);
-  XLA_CHECK(!text.empty() && *end == '\0', kInvalidArgument, Find(flag).name, "='", text,
-            "' is not ", what);
+  XLA_CHECK(!text.empty() && *end == '\0' && errno != ERANGE, kInvalidArgument, Find(flag).name,
+            "='", text, "' is not ", what);
   return value;
 }
 

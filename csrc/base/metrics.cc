@@ -1,11 +1,14 @@
 #include "base/metrics.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 
+#include "base/error.h"
 #include "base/flags.h"
+#include "base/log.h"
 
 namespace torch_xla::metrics {
 
@@ -37,7 +40,16 @@ class Metric {
 
  private:
   static size_t MaxSamples() {
-    static const auto n = static_cast<size_t>(flags::GetInt(flags::Flag::kMetricsSamples));
+    // Samples are added in destructors, where a bad variable must not throw.
+    static const auto n = [] {
+      try {
+        return static_cast<size_t>(
+            std::max<int64_t>(flags::GetInt(flags::Flag::kMetricsSamples), 1));
+      } catch (const Error& e) {
+        Log(Severity::kWarning, e.what());
+        return size_t{1024};
+      }
+    }();
     return n;
   }
 
