@@ -11,32 +11,83 @@
 namespace torch_xla::ops {
 
 using hlo::Builder;
+using hlo::FullLike;
 using hlo::Value;
 
 // The operand in the result's dtype and dimensions.
 inline Value Fit(Value x, const Shape& out) {
   return hlo::BroadcastTo(hlo::ConvertTo(x, out.dtype), out.dims);
 }
+// The same for an operand of a computation that x is in.
+inline Value FitTo(Value s, Value x) { return Fit(s, x.shape()); }
+
+// PyTorch computes formulas over float16 and bfloat16 in float32 and rounds once.
+constexpr DType Wide(DType t) { return t < DType::kF32 && IsFloat(t) ? DType::kF32 : t; }
+inline Value Widen(Value x) { return hlo::ConvertTo(x, Wide(x.dtype())); }
+
+// "\"op\" not implemented for 'Bool'", as PyTorch's CPU kernels say it.
+inline void CheckImplemented(bool ok, const char* kernel, DType t) {
+  TORCH_CHECK_NOT_IMPLEMENTED(ok, '"', kernel, "\" not implemented for '", TorchName(t), "'");
+}
+
+// Numbers next to a value, in its dtype and dimensions.
+inline Value Plus(Value x, double c) { return hlo::Add(x, FullLike(x, c)); }
+inline Value Times(Value x, double c) { return hlo::Mul(x, FullLike(x, c)); }
+inline Value RSub(double c, Value x) { return hlo::Sub(FullLike(x, c), x); }
+inline Value Square(Value x) { return hlo::Mul(x, x); }
+
+// x where pred is true, else the number.
+inline Value Where(Value pred, Value x, double other) {
+  return hlo::Select(pred, x, FullLike(x, other));
+}
+inline Value Where(Value pred, double x, Value other) {
+  return hlo::Select(pred, FullLike(other, x), other);
+}
+inline Value Where(Value pred, Value x, Value other) { return hlo::Select(pred, x, other); }
+
+inline Value LtZero(Value x) { return hlo::Lt(x, FullLike(x, 0)); }
+inline Value IsZero(Value x) { return hlo::Eq(x, FullLike(x, 0)); }
+// Of a float.
+inline Value IsNan(Value x) { return hlo::Ne(x, x); }
+inline Value IsInf(Value x) { return hlo::Eq(hlo::Abs(x), FullLike(x, HUGE_VAL)); }
+
+// c[0] * x^(n-1) + ... + c[n-1]
+inline Value Polynomial(Value x, std::initializer_list<double> c) {
+  Value sum = FullLike(x, *c.begin());
+  for (const double* p = c.begin() + 1; p != c.end(); ++p) sum = Plus(hlo::Mul(sum, x), *p);
+  return sum;
+}
 
 // out = f(self) with self's dtype.
 template <auto kFn>
 struct Unary {
   static Shape Infer(const Arg& self) { return self.shape(); }
-  static Value Lower(const Shape&, Value self) { return kFn(self); }
+  static Value Lower(const Shape& out, Value self) {
+    return hlo::ConvertTo(kFn(Widen(self)), out.dtype);
+  }
 };
 
 // out = f(self), integers computed in the default float type.
 template <auto kFn>
 struct FloatUnary {
   static Shape Infer(const Arg& self) { return self.shape().with(ToFloat(self.dtype())); }
-  static Value Lower(const Shape& out, Value self) { return kFn(hlo::ConvertTo(self, out.dtype)); }
+  static Value Lower(const Shape& out, Value self) {
+    return hlo::ConvertTo(kFn(hlo::ConvertTo(self, Wide(out.dtype))), out.dtype);
+  }
 };
+
+// f(a, b) in the wide type of the result.
+template <auto kFn>
+Value LowerWide(const Shape& out, Value a, Value b) {
+  Shape wide = out.with(Wide(out.dtype));
+  return hlo::ConvertTo(kFn(Fit(a, wide), Fit(b, wide)), out.dtype);
+}
 
 // out = f(self, other), both promoted and broadcast.
 template <auto kFn>
 struct Binary {
   static Shape Infer(const Arg& a, const Arg& b) { return {Promote({a, b}), Broadcast({a, b})}; }
-  static Value Lower(const Shape& out, Value a, Value b) { return kFn(Fit(a, out), Fit(b, out)); }
+  static Value Lower(const Shape& out, Value a, Value b) { return LowerWide<kFn>(out, a, b); }
 };
 
 // The same in floating point.
@@ -45,7 +96,7 @@ struct FloatBinary {
   static Shape Infer(const Arg& a, const Arg& b) {
     return {PromoteToFloat({a, b}), Broadcast({a, b})};
   }
-  static Value Lower(const Shape& out, Value a, Value b) { return kFn(Fit(a, out), Fit(b, out)); }
+  static Value Lower(const Shape& out, Value a, Value b) { return LowerWide<kFn>(out, a, b); }
 };
 
 }  // namespace torch_xla::ops

@@ -1,0 +1,267 @@
+// Division, powers and other functions of two tensors.
+#include <ATen/ops/atan2_ops.h>
+#include <ATen/ops/copysign_ops.h>
+#include <ATen/ops/div_ops.h>
+#include <ATen/ops/floor_divide_ops.h>
+#include <ATen/ops/fmax_ops.h>
+#include <ATen/ops/fmin_ops.h>
+#include <ATen/ops/fmod_ops.h>
+#include <ATen/ops/heaviside_ops.h>
+#include <ATen/ops/hypot_ops.h>
+#include <ATen/ops/logaddexp2_ops.h>
+#include <ATen/ops/logaddexp_ops.h>
+#include <ATen/ops/nextafter_ops.h>
+#include <ATen/ops/pow_ops.h>
+#include <ATen/ops/remainder_ops.h>
+#include <ATen/ops/special_xlog1py_ops.h>
+#include <ATen/ops/xlogy_ops.h>
+
+#include <numbers>
+
+#include "ops/common.h"
+#include "ops/math.h"
+
+namespace torch_xla::ops {
+namespace {
+
+// Whether r, the remainder of a division by b, has to move to b's sign.
+Value OtherSign(Value r, Value b) {
+  Value differ = hlo::Xor(LtZero(r), LtZero(b));
+  return hlo::And(hlo::Not(IsZero(r)), differ);
+}
+
+// Python's %.
+Value Remainder(Value a, Value b) {
+  Value r = hlo::Rem(a, b);
+  return IsUnsigned(a.dtype()) ? r : hlo::Select(OtherSign(r, b), hlo::Add(r, b), r);
+}
+
+Value TruncDivide(Value a, Value b) {
+  Value q = hlo::Div(a, b);
+  return IsFloat(a.dtype()) ? Trunc(q) : q;
+}
+
+// Python's //: for floats exact where a / b rounds to the wrong side of an integer.
+Value FloorDivide(Value a, Value b) {
+  if (IsUnsigned(a.dtype())) return hlo::Div(a, b);
+  Value r = hlo::Rem(a, b);
+  if (!IsFloat(a.dtype())) {
+    Value q = hlo::Div(a, b);
+    return hlo::Select(OtherSign(r, b), Plus(q, -1), q);
+  }
+  Value quotient = hlo::Div(a, b);
+  Value q = hlo::Div(hlo::Sub(a, r), b);
+  q = hlo::Select(OtherSign(r, b), Plus(q, -1), q);
+  Value floor = hlo::Floor(q);
+  floor = hlo::Select(hlo::Gt(hlo::Sub(q, floor), FullLike(q, 0.5)), Plus(floor, 1), floor);
+  floor = hlo::Select(IsZero(q), CopySign(FullLike(q, 0), quotient), floor);
+  return hlo::Select(IsZero(b), quotient, floor);
+}
+
+template <auto kFn>
+struct RealBinary : Binary<kFn> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    Shape out = Binary<kFn>::Infer(a, b);
+    CheckImplemented(out.dtype != DType::kBool && !IsComplex(out.dtype), "the operator", out.dtype);
+    return out;
+  }
+};
+
+struct RemainderScalarTensor {
+  static Shape Infer(const at::Scalar& self, const Arg& other) {
+    return other.shape().with(Promote(other, self));
+  }
+  static Value Lower(const Shape& out, Value self, Value other) {
+    return LowerWide<Remainder>(out, self, other);
+  }
+};
+
+struct DivMode {
+  using Mode = std::optional<std::string_view>;
+  static Shape Infer(const Arg& a, const Arg& b, Mode mode) {
+    TORCH_CHECK(!mode || *mode == "trunc" || *mode == "floor",
+                "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '",
+                mode.value_or(""), "'");
+    if (!mode) return FloatBinary<hlo::Div>::Infer(a, b);
+    Shape out{Promote({a, b}), Broadcast({a, b})};
+    CheckImplemented(out.dtype != DType::kBool && !IsComplex(out.dtype),
+                     *mode == "trunc" ? "div_trunc_cpu" : "div_floor_cpu", out.dtype);
+    return out;
+  }
+  static Value Lower(const Shape& out, Value a, Value b, Mode mode) {
+    if (!mode) return LowerWide<hlo::Div>(out, a, b);
+    return *mode == "trunc" ? LowerWide<TruncDivide>(out, a, b) : LowerWide<FloorDivide>(out, a, b);
+  }
+};
+
+struct PowTensorScalar {
+  static Shape Infer(const Arg& self, const at::Scalar& exponent) {
+    DType t = Promote(self, exponent);
+    TORCH_CHECK(!IsInt(t) || !exponent.isIntegral(true) || exponent.toLong() >= 0,
+                "Integers to negative integer powers are not allowed.");
+    return self.shape().with(t);
+  }
+  static Value Lower(const Shape& out, Value self, Number exponent) {
+    Value x = Fit(self, out.with(Wide(out.dtype)));
+    return hlo::ConvertTo(Power(x, exponent), out.dtype);
+  }
+
+ private:
+  // Cheap where the exponent is one that programs use.
+  static Value Power(Value x, Number e) {
+    if (x.dtype() == DType::kBool) {  // the exponent is a bool, too
+      return e.i == 0 ? hlo::FullLike(x, 1) : x;
+    }
+    if (e.dtype != DType::kC128) {
+      double p = e.real();
+      if (p == 0) return FullLike(x, 1);
+      if (p == 1) return x;
+      if (p == 2) return Square(x);
+      if (p == 3) return hlo::Mul(Square(x), x);
+      if (!IsIntOrBool(x.dtype())) {
+        if (p == 0.5) return hlo::Sqrt(x);
+        if (p == -0.5) return hlo::Rsqrt(x);
+        if (p == -1) return hlo::Div(FullLike(x, 1), x);
+        if (p == -2) return hlo::Div(FullLike(x, 1), Square(x));
+      }
+    }
+    return hlo::Pow(x, FitTo(e.As(x.builder(), x.dtype()), x));
+  }
+};
+
+struct PowTensorTensor : Binary<hlo::Pow> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    Shape out = Binary<hlo::Pow>::Infer(a, b);
+    CheckImplemented(out.dtype != DType::kBool, "pow", out.dtype);
+    return out;
+  }
+};
+
+struct PowScalar {
+  static Shape Infer(const at::Scalar& self, const Arg& exponent) {
+    return exponent.shape().with(Promote(exponent, self));
+  }
+  static Value Lower(const Shape& out, Value self, Value exponent) {
+    if (out.dtype == DType::kBool)  // b ** e is b or not e
+      return hlo::Or(Fit(self, out), hlo::Not(Fit(exponent, out)));
+    return LowerWide<hlo::Pow>(out, self, exponent);
+  }
+};
+
+// The other operand where one is NaN.
+Value Fmax(Value a, Value b) {
+  Value m = hlo::Max(a, b);
+  if (!IsFloat(a.dtype())) return m;
+  return hlo::Select(IsNan(a), b, hlo::Select(IsNan(b), a, m));
+}
+Value Fmin(Value a, Value b) {
+  Value m = hlo::Min(a, b);
+  if (!IsFloat(a.dtype())) return m;
+  return hlo::Select(IsNan(a), b, hlo::Select(IsNan(b), a, m));
+}
+
+// Scaled, so that the squares neither overflow nor vanish.
+Value Hypot(Value a, Value b) {
+  a = hlo::Abs(a);
+  b = hlo::Abs(b);
+  Value high = hlo::Max(a, b);
+  Value ratio = hlo::Div(hlo::Min(a, b), high);
+  Value y = hlo::Mul(high, hlo::Sqrt(Plus(Square(ratio), 1)));
+  y = hlo::Select(IsZero(high), high, y);
+  return Where(hlo::Or(IsInf(a), IsInf(b)), HUGE_VAL, y);
+}
+
+Value XLogY(Value x, Value y) {
+  Value zero = hlo::And(IsZero(x), hlo::Not(IsNan(y)));
+  return Where(zero, 0, hlo::Mul(x, hlo::Log(y)));
+}
+Value XLog1pY(Value x, Value y) {
+  Value zero = hlo::And(IsZero(x), hlo::Not(IsNan(y)));
+  return Where(zero, 0, hlo::Mul(x, hlo::Log1p(y)));
+}
+
+// log(base^a + base^b); equal infinities are their own result.
+template <bool kBase2>
+Value LogAddExp(Value a, Value b) {
+  Value high = hlo::Max(a, b);
+  Value gap = hlo::Neg(hlo::Abs(hlo::Sub(a, b)));
+  Value e = hlo::Exp(kBase2 ? Times(gap, std::numbers::ln2) : gap);
+  Value tail = hlo::Log1p(e);
+  Value y = hlo::Add(high, kBase2 ? Times(tail, std::numbers::log2e) : tail);
+  return hlo::Select(hlo::And(IsInf(a), hlo::Eq(a, b)), a, y);
+}
+
+template <auto kFn>
+struct FloatOnlyBinary : Binary<kFn> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    Shape out = Binary<kFn>::Infer(a, b);
+    CheckImplemented(IsFloat(out.dtype), "the operator", out.dtype);
+    return out;
+  }
+};
+
+// The next representable number: one step of the integer that a float's bits are.
+Value NextAfter(Value a, Value b) {
+  DType bits = a.dtype() == DType::kF64 ? DType::kS64 : DType::kS32;
+  Value up = hlo::Lt(a, b);
+  Value i = hlo::BitcastConvert(a, bits);
+  Value away = hlo::Eq(up, hlo::Gt(a, FullLike(a, 0)));
+  i = hlo::Add(i, hlo::Select(away, FullLike(i, 1), FullLike(i, -1)));
+  Value step = hlo::BitcastConvert(i, a.dtype());
+  Value tiny = hlo::BitcastConvert(FullLike(i, 1), a.dtype());
+  step = hlo::Select(IsZero(a), hlo::Select(up, tiny, hlo::Neg(tiny)), step);
+  Value y = hlo::Select(hlo::Eq(a, b), b, step);
+  return hlo::Select(IsNan(b), b, hlo::Select(IsNan(a), a, y));
+}
+
+struct NextAfterOp : Binary<NextAfter> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    Shape out = Binary<NextAfter>::Infer(a, b);
+    XLA_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kF64, kUnimplemented,
+              "\"nextafter_cpu\" not implemented for '", TorchName(out.dtype), "'");
+    return out;
+  }
+};
+
+Value HeavisideOf(Value x, Value values) {
+  Value step = hlo::ConvertTo(hlo::Gt(x, FullLike(x, 0)), x.dtype());
+  return hlo::Select(IsZero(x), values, step);
+}
+
+struct Heaviside : Binary<HeavisideOf> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    XLA_CHECK(!IsComplex(a.dtype()) && a.dtype() == b.dtype(), kInvalidArgument,
+              "heaviside is not yet implemented for tensors with different dtypes.");
+    return {a.dtype(), Broadcast({a, b})};
+  }
+};
+
+}  // namespace
+
+XLA_OPS(m) {
+  using namespace at::_ops;  // NOLINT(google-build-using-namespace)
+  Register<div_Tensor, FloatBinary<hlo::Div>>(m);
+  Register<div__Tensor, FloatBinary<hlo::Div>>(m);
+  Register<div_Tensor_mode, DivMode>(m);
+  Register<floor_divide, RealBinary<FloorDivide>>(m);
+  Register<remainder_Tensor, RealBinary<Remainder>>(m);
+  Register<remainder_Scalar_Tensor, RemainderScalarTensor>(m);
+  Register<fmod_Tensor, RealBinary<hlo::Rem>>(m);
+  Register<pow_Tensor_Tensor, PowTensorTensor>(m);
+  Register<pow_Tensor_Scalar, PowTensorScalar>(m);
+  Register<pow__Scalar, PowTensorScalar>(m);
+  Register<pow_Scalar, PowScalar>(m);
+  Register<at::_ops::fmax, Binary<Fmax>>(m);
+  Register<at::_ops::fmin, Binary<Fmin>>(m);
+  Register<at::_ops::atan2, FloatBinary<hlo::Atan2>>(m);
+  Register<at::_ops::hypot, FloatOnlyBinary<Hypot>>(m);
+  Register<copysign_Tensor, FloatBinary<CopySign>>(m);
+  Register<xlogy_Tensor, FloatBinary<XLogY>>(m);
+  Register<special_xlog1py, FloatBinary<XLog1pY>>(m);
+  Register<logaddexp, FloatOnlyBinary<LogAddExp<false>>>(m);
+  Register<logaddexp2, FloatOnlyBinary<LogAddExp<true>>>(m);
+  Register<at::_ops::nextafter, NextAfterOp>(m);
+  Register<heaviside, Heaviside>(m);
+}
+
+}  // namespace torch_xla::ops

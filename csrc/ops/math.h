@@ -1,0 +1,22 @@
+// Functions that StableHLO does not have, over values of floating type; defined in special.cc.
+#pragma once
+
+#include "hlo/builder.h"
+
+namespace torch_xla::ops {
+
+// Of bfloat16 and up to float64; of integers: negative.
+hlo::Value SignBit(hlo::Value x);
+// The magnitude of a with the sign bit of b.
+hlo::Value CopySign(hlo::Value a, hlo::Value b);
+// Towards zero.
+hlo::Value Trunc(hlo::Value x);
+
+// Of float32 and float64.
+hlo::Value Erf(hlo::Value x);
+hlo::Value Erfc(hlo::Value x);
+hlo::Value ErfInv(hlo::Value x);
+hlo::Value Lgamma(hlo::Value x);
+hlo::Value Digamma(hlo::Value x);
+
+}  // namespace torch_xla::ops

@@ -1,0 +1,355 @@
+// Mathematical functions of one tensor.
+#include <ATen/ops/abs_ops.h>
+#include <ATen/ops/acos_ops.h>
+#include <ATen/ops/acosh_ops.h>
+#include <ATen/ops/angle_ops.h>
+#include <ATen/ops/asin_ops.h>
+#include <ATen/ops/asinh_ops.h>
+#include <ATen/ops/atan_ops.h>
+#include <ATen/ops/atanh_ops.h>
+#include <ATen/ops/ceil_ops.h>
+#include <ATen/ops/cos_ops.h>
+#include <ATen/ops/cosh_ops.h>
+#include <ATen/ops/digamma_ops.h>
+#include <ATen/ops/erf_ops.h>
+#include <ATen/ops/erfc_ops.h>
+#include <ATen/ops/erfinv_ops.h>
+#include <ATen/ops/exp2_ops.h>
+#include <ATen/ops/exp_ops.h>
+#include <ATen/ops/expm1_ops.h>
+#include <ATen/ops/floor_ops.h>
+#include <ATen/ops/frac_ops.h>
+#include <ATen/ops/lgamma_ops.h>
+#include <ATen/ops/log10_ops.h>
+#include <ATen/ops/log1p_ops.h>
+#include <ATen/ops/log2_ops.h>
+#include <ATen/ops/log_ops.h>
+#include <ATen/ops/logit_ops.h>
+#include <ATen/ops/nan_to_num_ops.h>
+#include <ATen/ops/neg_ops.h>
+#include <ATen/ops/reciprocal_ops.h>
+#include <ATen/ops/round_ops.h>
+#include <ATen/ops/rsqrt_ops.h>
+#include <ATen/ops/sgn_ops.h>
+#include <ATen/ops/sign_ops.h>
+#include <ATen/ops/sin_ops.h>
+#include <ATen/ops/sinc_ops.h>
+#include <ATen/ops/sinh_ops.h>
+#include <ATen/ops/special_entr_ops.h>
+#include <ATen/ops/sqrt_ops.h>
+#include <ATen/ops/tan_ops.h>
+#include <ATen/ops/tanh_ops.h>
+#include <ATen/ops/trunc_ops.h>
+
+#include <numbers>
+
+#include "ops/common.h"
+#include "ops/math.h"
+
+namespace torch_xla::ops {
+namespace {
+
+constexpr double kPi = std::numbers::pi;
+constexpr double kLn2 = std::numbers::ln2;
+
+bool IsComplexValue(Value x) { return IsComplex(x.dtype()); }
+
+struct Abs {
+  static Shape Infer(const Arg& self) {
+    CheckImplemented(self.dtype() != DType::kBool, "abs_cpu", self.dtype());
+    return self.shape().with(RealPart(self.dtype()));
+  }
+  static Value Lower(const Shape&, Value self) {
+    return IsUnsigned(self.dtype()) ? self : hlo::Abs(self);
+  }
+};
+
+struct Neg : Unary<hlo::Neg> {
+  static Shape Infer(const Arg& self) {
+    TORCH_CHECK(self.dtype() != DType::kBool,
+                "Negation, the `-` operator, on a bool tensor is not supported. "
+                "If you are trying to invert a mask, use the `~` or `logical_not()` operator "
+                "instead.");
+    return self.shape();
+  }
+};
+
+// A real function that is not defined for complex numbers, in self's dtype.
+template <auto kFn>
+struct RealUnary : Unary<kFn> {
+  static Shape Infer(const Arg& self) {
+    XLA_CHECK(!IsComplex(self.dtype()), kInvalidArgument,
+              "the operator is not implemented for complex tensors");
+    return self.shape();
+  }
+};
+
+template <auto kFn>
+struct RealFloatUnary : FloatUnary<kFn> {
+  static Shape Infer(const Arg& self) {
+    Shape out = FloatUnary<kFn>::Infer(self);
+    CheckImplemented(!IsComplex(out.dtype), "the operator", out.dtype);
+    return out;
+  }
+};
+
+// Rounding leaves integers as they are.
+template <auto kFn>
+Value OfFloat(Value x) {
+  return IsFloat(x.dtype()) ? kFn(x) : x;
+}
+
+// NaN counts as 0, as PyTorch has it.
+Value SignOf(Value x) {
+  if (!IsFloat(x.dtype())) {
+    if (IsSigned(x.dtype())) return hlo::Sign(x);
+    return hlo::ConvertTo(hlo::ConvertTo(x, DType::kBool), x.dtype());
+  }
+  return Where(IsNan(x), 0, Plus(hlo::Sign(x), 0));
+}
+
+Value Sgn(Value x) {
+  if (!IsComplexValue(x)) return SignOf(x);
+  Value size = hlo::Abs(x);
+  Value unit = hlo::Div(x, hlo::Complex(size, FullLike(size, 0)));
+  return hlo::Select(IsZero(size), FullLike(x, 0), unit);
+}
+
+Value FracOf(Value x) { return hlo::Sub(x, Trunc(x)); }
+
+struct Frac : RealUnary<FracOf> {
+  static Shape Infer(const Arg& self) {
+    CheckImplemented(IsFloat(self.dtype()), "frac", self.dtype());
+    return self.shape();
+  }
+};
+
+struct RoundDecimals {
+  static Shape Infer(const Arg& self, int64_t decimals) {
+    CheckImplemented(IsFloat(self.dtype()) || (decimals == 0 && IsInt(self.dtype())), "round_cpu",
+                     self.dtype());
+    return self.shape();
+  }
+  static Value Lower(const Shape& out, Value self, int64_t decimals) {
+    if (!IsFloat(out.dtype)) return self;
+    Value x = Widen(self);
+    Value ten = FullLike(x, std::pow(10.0, std::abs(static_cast<double>(decimals))));
+    if (decimals > 0) x = hlo::Div(hlo::RoundNearestEven(hlo::Mul(x, ten)), ten);
+    if (decimals < 0) x = hlo::Mul(hlo::RoundNearestEven(hlo::Div(x, ten)), ten);
+    if (decimals == 0) x = hlo::RoundNearestEven(x);
+    return hlo::ConvertTo(x, out.dtype);
+  }
+};
+
+Value Exp2(Value x) {
+  return IsComplexValue(x) ? hlo::Exp(Times(x, kLn2)) : hlo::Pow(FullLike(x, 2), x);
+}
+Value LogBase(Value x, double base) { return hlo::Div(hlo::Log(x), FullLike(x, std::log(base))); }
+Value Log2(Value x) { return LogBase(x, 2); }
+Value Log10(Value x) { return LogBase(x, 10); }
+Value Reciprocal(Value x) { return hlo::Div(FullLike(x, 1), x); }
+
+Value Sinh(Value x) {
+  if (IsComplexValue(x)) return Times(hlo::Sub(hlo::Exp(x), hlo::Exp(hlo::Neg(x))), 0.5);
+  Value a = hlo::Abs(x);
+  Value e = hlo::Exp(Times(a, 0.5));  // squared later, so that it overflows where sinh does
+  Value half = Times(e, 0.5);
+  Value large = CopySign(hlo::Sub(hlo::Mul(half, e), hlo::Div(FullLike(x, 0.5), Square(e))), x);
+  Value m = hlo::Expm1(x);
+  Value small = Times(hlo::Add(m, hlo::Div(m, Plus(m, 1))), 0.5);
+  return hlo::Select(hlo::Lt(a, FullLike(a, 1)), small, large);
+}
+
+Value Cosh(Value x) {
+  if (IsComplexValue(x)) return Times(hlo::Add(hlo::Exp(x), hlo::Exp(hlo::Neg(x))), 0.5);
+  Value e = hlo::Exp(Times(hlo::Abs(x), 0.5));
+  return hlo::Add(hlo::Mul(Times(e, 0.5), e), hlo::Div(FullLike(x, 0.5), Square(e)));
+}
+
+Value RealAsinh(Value x) {
+  Value a = hlo::Abs(x);
+  Value large = Plus(hlo::Log(a), kLn2);
+  Value a2 = Square(a);
+  Value root = Plus(hlo::Sqrt(Plus(a2, 1)), 1);
+  Value small = hlo::Log1p(hlo::Add(a, hlo::Div(a2, root)));
+  double limit = x.dtype() == DType::kF64 ? 1e150 : 1e18;
+  return CopySign(hlo::Select(hlo::Ge(a, FullLike(a, limit)), large, small), x);
+}
+
+// Kahan, "Branch cuts for complex elementary functions".
+struct Roots {
+  Value minus, plus;  // sqrt(1 - z) and sqrt(1 + z)
+  explicit Roots(Value z) : minus(hlo::Sqrt(RSub(1, z))), plus(hlo::Sqrt(Plus(z, 1))) {}
+};
+Value ImConj(Value a, Value b) {  // Im(conj(a) b)
+  return hlo::Sub(hlo::Mul(hlo::Real(a), hlo::Imag(b)), hlo::Mul(hlo::Imag(a), hlo::Real(b)));
+}
+Value ReConj(Value a, Value b) {  // Re(conj(a) b)
+  return hlo::Add(hlo::Mul(hlo::Real(a), hlo::Real(b)), hlo::Mul(hlo::Imag(a), hlo::Imag(b)));
+}
+Value ReProduct(Value a, Value b) {
+  return hlo::Sub(hlo::Mul(hlo::Real(a), hlo::Real(b)), hlo::Mul(hlo::Imag(a), hlo::Imag(b)));
+}
+Value TimesI(Value z) { return hlo::Complex(hlo::Neg(hlo::Imag(z)), hlo::Real(z)); }
+Value OverI(Value z) { return hlo::Complex(hlo::Imag(z), hlo::Neg(hlo::Real(z))); }
+
+Value Asin(Value x) {
+  if (IsComplexValue(x)) {
+    Roots r(x);
+    Value re = hlo::Atan2(hlo::Real(x), ReProduct(r.minus, r.plus));
+    return hlo::Complex(re, RealAsinh(ImConj(r.minus, r.plus)));
+  }
+  return hlo::Atan2(x, hlo::Sqrt(hlo::Mul(RSub(1, x), Plus(x, 1))));
+}
+
+Value Acos(Value x) {
+  if (IsComplexValue(x)) {
+    Roots r(x);
+    Value re = Times(hlo::Atan2(hlo::Real(r.minus), hlo::Real(r.plus)), 2);
+    return hlo::Complex(re, RealAsinh(ImConj(r.plus, r.minus)));
+  }
+  return hlo::Atan2(hlo::Sqrt(hlo::Mul(RSub(1, x), Plus(x, 1))), x);
+}
+
+Value Asinh(Value x) { return IsComplexValue(x) ? OverI(Asin(TimesI(x))) : RealAsinh(x); }
+
+Value Acosh(Value x) {
+  if (IsComplexValue(x)) {
+    Value minus = hlo::Sqrt(Plus(x, -1));
+    Value plus = hlo::Sqrt(Plus(x, 1));
+    Value im = Times(hlo::Atan2(hlo::Imag(minus), hlo::Real(plus)), 2);
+    return hlo::Complex(RealAsinh(ReConj(minus, plus)), im);
+  }
+  Value large = Plus(hlo::Log(x), kLn2);
+  Value t = Plus(x, -1);
+  Value small = hlo::Log1p(hlo::Add(t, hlo::Sqrt(hlo::Mul(t, Plus(x, 1)))));
+  double limit = x.dtype() == DType::kF64 ? 1e150 : 1e18;
+  return hlo::Select(hlo::Ge(x, FullLike(x, limit)), large, small);
+}
+
+Value Atanh(Value x) {
+  if (!IsComplexValue(x)) return Times(hlo::Sub(hlo::Log1p(x), hlo::Log1p(hlo::Neg(x))), 0.5);
+  Value a = hlo::Real(x), b = hlo::Imag(x);
+  Value b2 = Square(b);
+  Value up = hlo::Add(Square(Plus(a, 1)), b2);
+  Value down = hlo::Add(Square(RSub(1, a)), b2);
+  Value re = Times(hlo::Log(hlo::Div(up, down)), 0.25);
+  Value x2 = hlo::Sub(hlo::Mul(RSub(1, a), Plus(a, 1)), b2);
+  return hlo::Complex(re, Times(hlo::Atan2(Times(b, 2), x2), 0.5));
+}
+
+Value Atan(Value x) {
+  return IsComplexValue(x) ? OverI(Atanh(TimesI(x))) : hlo::Atan2(x, FullLike(x, 1));
+}
+
+Value Sinc(Value x) {
+  Value y = Times(x, kPi);
+  Value one = IsZero(x);
+  return Where(one, 1, hlo::Div(hlo::Sin(y), y));
+}
+
+// -x log(x), 0 at 0 and -inf below.
+Value Entr(Value x) {
+  Value y = hlo::Neg(hlo::Mul(x, hlo::Log(x)));
+  return Where(LtZero(x), -HUGE_VAL, Where(IsZero(x), 0, y));
+}
+
+struct Logit {
+  static Shape Infer(const Arg& self, std::optional<double>) {
+    CheckImplemented(!IsComplex(self.dtype()), "logit_cpu", self.dtype());
+    return self.shape().with(ToFloat(self.dtype()));
+  }
+  static Value Lower(const Shape& out, Value self, std::optional<double> eps) {
+    Value x = hlo::ConvertTo(self, Wide(out.dtype));
+    if (eps && *eps >= 0) {
+      x = hlo::Max(x, FullLike(x, *eps));
+      x = hlo::Min(x, FullLike(x, 1 - *eps));
+    }
+    return hlo::ConvertTo(hlo::Log(hlo::Div(x, RSub(1, x))), out.dtype);
+  }
+};
+
+struct Angle {
+  static Shape Infer(const Arg& self) { return self.shape().with(RealPart(ToFloat(self.dtype()))); }
+  static Value Lower(const Shape& out, Value x) {
+    if (IsComplex(x.dtype())) return hlo::Atan2(hlo::Imag(x), hlo::Real(x));
+    x = hlo::ConvertTo(x, out.dtype);
+    return hlo::Select(IsNan(x), x, Where(LtZero(x), kPi, FullLike(x, 0)));
+  }
+};
+
+struct NanToNum {
+  static Shape Infer(const Arg& self, std::optional<double>, std::optional<double>,
+                     std::optional<double>) {
+    return self.shape();
+  }
+  static Value Lower(const Shape& out, Value x, std::optional<double> nan,
+                     std::optional<double> posinf, std::optional<double> neginf) {
+    if (IsIntOrBool(out.dtype)) return x;
+    if (IsComplex(out.dtype)) {
+      Shape part = out.with(RealPart(out.dtype));
+      return hlo::Complex(Lower(part, hlo::Real(x), nan, posinf, neginf),
+                          Lower(part, hlo::Imag(x), nan, posinf, neginf));
+    }
+    double limit = hlo::MaxFinite(out.dtype);
+    Value low = hlo::Eq(x, FullLike(x, -HUGE_VAL));
+    Value high = hlo::Eq(x, FullLike(x, HUGE_VAL));
+    Value y = Where(low, neginf.value_or(-limit), Where(high, posinf.value_or(limit), x));
+    return Where(IsNan(x), nan.value_or(0), y);
+  }
+};
+
+}  // namespace
+
+XLA_OPS(m) {
+  using namespace at::_ops;  // NOLINT(google-build-using-namespace)
+  Register<at::_ops::abs, Abs>(m);
+  Register<neg, Neg>(m);
+  Register<neg_, Neg>(m);
+  Register<sign, RealUnary<SignOf>>(m);
+  Register<sgn, Unary<Sgn>>(m);
+  Register<at::_ops::ceil, RealUnary<OfFloat<hlo::Ceil>>>(m);
+  Register<at::_ops::floor, RealUnary<OfFloat<hlo::Floor>>>(m);
+  Register<at::_ops::trunc, RealUnary<OfFloat<Trunc>>>(m);
+  Register<at::_ops::round, RealUnary<OfFloat<hlo::RoundNearestEven>>>(m);
+  Register<round_decimals, RoundDecimals>(m);
+  Register<frac, Frac>(m);
+  Register<at::_ops::exp, FloatUnary<hlo::Exp>>(m);
+  Register<exp_, FloatUnary<hlo::Exp>>(m);
+  Register<at::_ops::exp2, FloatUnary<Exp2>>(m);
+  Register<at::_ops::expm1, FloatUnary<hlo::Expm1>>(m);
+  Register<at::_ops::log, FloatUnary<hlo::Log>>(m);
+  Register<at::_ops::log2, FloatUnary<Log2>>(m);
+  Register<at::_ops::log10, FloatUnary<Log10>>(m);
+  Register<at::_ops::log1p, FloatUnary<hlo::Log1p>>(m);
+  Register<at::_ops::sqrt, FloatUnary<hlo::Sqrt>>(m);
+  Register<sqrt_, FloatUnary<hlo::Sqrt>>(m);
+  Register<rsqrt, FloatUnary<hlo::Rsqrt>>(m);
+  Register<reciprocal, FloatUnary<Reciprocal>>(m);
+  Register<reciprocal_, FloatUnary<Reciprocal>>(m);
+  Register<at::_ops::sin, FloatUnary<hlo::Sin>>(m);
+  Register<at::_ops::cos, FloatUnary<hlo::Cos>>(m);
+  Register<at::_ops::tan, FloatUnary<hlo::Tan>>(m);
+  Register<at::_ops::sinh, FloatUnary<Sinh>>(m);
+  Register<at::_ops::cosh, FloatUnary<Cosh>>(m);
+  Register<at::_ops::tanh, FloatUnary<hlo::Tanh>>(m);
+  Register<tanh_, FloatUnary<hlo::Tanh>>(m);
+  Register<at::_ops::asin, FloatUnary<Asin>>(m);
+  Register<at::_ops::acos, FloatUnary<Acos>>(m);
+  Register<at::_ops::atan, FloatUnary<Atan>>(m);
+  Register<at::_ops::asinh, FloatUnary<Asinh>>(m);
+  Register<at::_ops::acosh, FloatUnary<Acosh>>(m);
+  Register<at::_ops::atanh, FloatUnary<Atanh>>(m);
+  Register<at::_ops::erf, RealFloatUnary<Erf>>(m);
+  Register<at::_ops::erfc, RealFloatUnary<Erfc>>(m);
+  Register<erfinv, RealFloatUnary<ErfInv>>(m);
+  Register<at::_ops::lgamma, RealFloatUnary<Lgamma>>(m);
+  Register<digamma, RealFloatUnary<Digamma>>(m);
+  Register<sinc, FloatUnary<Sinc>>(m);
+  Register<special_entr, RealFloatUnary<Entr>>(m);
+  Register<logit, Logit>(m);
+  Register<angle, Angle>(m);
+  Register<nan_to_num, NanToNum>(m);
+}
+
+}  // namespace torch_xla::ops
