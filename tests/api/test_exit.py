@@ -131,27 +131,13 @@ def test_fork_guard(run_python, how):
     assert lines[-1] == "[2.0, 2.0]"
 
 
-def test_fork_before_the_client_is_fine(run_python):
-    done = run_python(
-        """
-        import os, torch, torch_xla
-        pid = os.fork()
-        print((torch.ones(2, device="xla") + 1).tolist(), flush=True)
-        if pid:
-            assert os.waitpid(pid, 0)[1] == 0
-        """
-    )
-    assert_clean(done)
-    assert done.stdout.splitlines() == ["[2.0, 2.0]"] * 2
-
-
-# A graph that takes the compiler many seconds: many unequal matrix products and sorts.
+# A graph that takes the compiler many seconds.
 COMPILING = """
 import torch, torch_xla
 x = torch.randn(8, 8, device="xla")
 y = x
 for i in range(4000):
-    y = (y @ x[: 8 - i % 2 * 0] + i).tanh() * y.sin().sum(i % 2, keepdim=True)
+    y = (y @ x + i).tanh() * y.sin().sum(i % 2, keepdim=True)
 print("ready", flush=True)
 torch_xla.sync(wait=True)
 print("finished", flush=True)
@@ -192,14 +178,18 @@ def test_ctrl_c(program):
             assert process.poll() is None
             start = time.monotonic()
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
-            took = time.monotonic() - start
+            first = process.stderr.readline()
+            traceback_after = time.monotonic() - start
+            err = process.stderr.read()
+            out = process.stdout.read()
+            process.wait(timeout=60)
+            end_after = time.monotonic() - start
         finally:
             process.kill()
     assert "finished" not in out
-    assert err.startswith("Traceback") and err.strip().endswith("KeyboardInterrupt"), err
+    assert first.startswith("Traceback") and err.strip().endswith("KeyboardInterrupt"), err
     assert process.returncode == -signal.SIGINT
-    assert took < 2, f"{took:.1f} s"
+    assert traceback_after < 2 and end_after < 4, (traceback_after, end_after)
 
 
 def test_ctrl_c_leaves_the_process_usable(run_python):

@@ -47,6 +47,7 @@ def train(model, optimizer, schedule, device, end_step) -> tuple[list[float], li
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_same_losses_and_no_recompilation(device, name):
     """The learning rate changes at each step, Adam's bias correction too."""
+    metrics.clear_counters()
     results = {}
     for where in ("cpu", device):
         model = make_model().to(where)

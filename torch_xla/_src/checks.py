@@ -31,7 +31,7 @@ def _check_torch() -> None:
 def _check_other_distributions() -> None:
     """pytorch/xla's releases have our distribution name and install into the same package."""
     for d in metadata.distributions(name="torch-xla"):
-        if d.version != __version__:
+        if d.version not in (None, __version__):  # None: broken metadata
             raise ImportError(
                 f"torch-xla {d.version}, another implementation or version, is installed beside "
                 f"this torch_xla {__version__}; run: pip uninstall -y torch-xla, once for each, "
