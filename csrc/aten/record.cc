@@ -180,7 +180,11 @@ bool VerifyOn() {
 
 void Verify(const char* name, const char* overload, torch::jit::Stack stack,
             std::span<const Shape> shapes) {
-  if (!CallMeta(name, overload, stack)) return;
+  try {
+    if (!CallMeta(name, overload, stack)) return;
+  } catch (const c10::NotImplementedError&) {
+    return;  // convolution_overrideable has a kernel that says only this
+  }
   std::vector<Shape> theirs;
   for (const c10::IValue& v : stack) {
     if (v.isTensor() && v.toTensor().defined()) theirs.push_back(ShapeOf(v.toTensor()));

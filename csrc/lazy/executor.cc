@@ -185,15 +185,17 @@ void Execute(GraphLock& lock, const ir::Graph& graph, const std::vector<Held>& h
   runtime.launcher().Enqueue([launch] { RunOrFail(*launch); });
 
   for (size_t i = 0; i < graph.roots.size(); ++i) {
+    ir::Node* n = graph.roots[i].node.get();
+    if (n->kind() == ir::OpKind::kOp && n->num_outputs() == 1) n->BecomeData(launch->results[i]);
+  }
+  // After all others: cached views that are computed now stay.
+  for (size_t i = 0; i < graph.roots.size(); ++i) {
     const ir::Value& root = graph.roots[i];
-    if (root.node->kind() == ir::OpKind::kOp && root.node->num_outputs() == 1) {
-      root.node->BecomeData(launch->results[i]);
-    } else {
-      ir::Value leaf{ir::Node::MakeData(root.shape(), launch->results[i]), 0};
-      for (const Held& h : held) {
-        if (h.value.node == root.node && h.value.index == root.index) {
-          h.alias->ReplaceValue(h.value, leaf);
-        }
+    if (!Pending(root)) continue;
+    ir::Value leaf{ir::Node::MakeData(root.shape(), launch->results[i]), 0};
+    for (const Held& h : held) {
+      if (h.value.node == root.node && h.value.index == root.index) {
+        h.alias->ReplaceValue(h.value, leaf);
       }
     }
   }

@@ -60,7 +60,7 @@ void Alias::ReplaceValue(const ir::Value& old, ir::Value by) {
   std::vector<ir::Value> dropped;
   std::lock_guard<SpinLock> lock(lock_);
   if (value_.node == old.node && value_.index == old.index) {
-    DropCachedViewsLocked(dropped);
+    DropCachedViewsLocked(dropped, /*keep_data=*/true);
     std::swap(value_, by);
   }
 }
@@ -71,13 +71,20 @@ void Alias::DropCachedViews() {
   DropCachedViewsLocked(dropped);
 }
 
-void Alias::DropCachedViewsLocked(std::vector<ir::Value>& dropped) {
-  while (cached_views_ != nullptr) {
-    ViewPath* path = cached_views_;
-    cached_views_ = path->next_cached_;
+void Alias::DropCachedViewsLocked(std::vector<ir::Value>& dropped, bool keep_data) {
+  ViewPath* path = std::exchange(cached_views_, nullptr);
+  while (path != nullptr) {
+    ViewPath* next = path->next_cached_;
     path->prev_cached_ = path->next_cached_ = nullptr;
-    dropped.push_back(std::move(path->cached_));
-    path->cached_ = {};
+    if (keep_data && path->cached_.node->kind() == ir::OpKind::kData) {
+      path->next_cached_ = cached_views_;
+      if (cached_views_ != nullptr) cached_views_->prev_cached_ = path;
+      cached_views_ = path;
+    } else {
+      dropped.push_back(std::move(path->cached_));
+      path->cached_ = {};
+    }
+    path = next;
   }
 }
 

@@ -37,7 +37,8 @@ class Alias {
   friend class ViewPath;
   Alias() = default;
   ~Alias() = default;
-  void DropCachedViewsLocked(std::vector<ir::Value>& dropped);
+  // With `keep_data` those that are computed stay.
+  void DropCachedViewsLocked(std::vector<ir::Value>& dropped, bool keep_data = false);
 
   std::atomic<uint32_t> refs_{1};
   int device_ = 0;
