@@ -55,7 +55,7 @@ demo: dev $(VENV)/.demo.stamp  ## train a small model on the CPU device
 	$(PY) examples/train_digits.py $(ARGS)
 
 bench: dev $(VENV)/.demo.stamp  ## time recording, dispatch and training steps against torch
-	$(PY) benchmarks/run.py $(ARGS)
+	$(PY) benchmarks/record.py $(ARGS)
 
 wheel: dev  ## dist/torch_xla-*.whl out of the objects of build/dev
 	@rm -rf dist

@@ -159,6 +159,7 @@ def main():
     )
     parser.add_argument("--rounds", type=int, default=40)
     args = parser.parse_args()
+    torch.set_num_threads(1)  # what suits eager best: tensors this small are never split
     torch_xla.device()
     print(f"{'microseconds per call':<44}{'torch eager':>12}{'torch_xla':>12}{'ratio':>9}")
     compare_operators(args.rounds)

@@ -19,7 +19,7 @@ def demo(tmp_path_factory):
     def run(device: str, *args: str) -> dict:
         done = subprocess.run(
             [sys.executable, SCRIPT, "--device", device, "--out", out, *args],
-            env=environment(),
+            env=environment(OMP_NUM_THREADS="1"),  # many small operators: eager's best
             capture_output=True,
             text=True,
             timeout=240,
