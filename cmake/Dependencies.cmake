@@ -22,8 +22,11 @@ endfunction()
 xla_ask_python(plugin_dir "
 import importlib.util
 print(importlib.util.find_spec('xla_plugins.xla_cpu_pjrt').submodule_search_locations[0])")
-set(XLA_TEST_PLUGIN ${plugin_dir}/xla_cpu_pjrt.so)
-set(pjrt_include_dir ${plugin_dir}/include)
+if(NOT plugin_dir)
+  set(plugin_dir "<xla-cpu-pjrt is not installed>")
+endif()
+set(XLA_TEST_PLUGIN "${plugin_dir}/xla_cpu_pjrt.so")
+set(pjrt_include_dir "${plugin_dir}/include")
 if(PJRT_INCLUDE_DIR)
   set(pjrt_include_dir ${PJRT_INCLUDE_DIR})
 endif()

@@ -35,12 +35,12 @@ def commands() -> dict[str, dict[str, str]]:
     database = {}
     for entry in json.loads((ROOT / "build/dev/compile_commands.json").read_text()):
         words = shlex.split(entry["command"])
-        compiler = next(i for i, w in enumerate(words) if os.path.basename(w) in ("c++", "g++"))
-        kept: list[str] = []
-        for before, word in zip(words[compiler - 1 :], words[compiler:], strict=False):
-            if "-include" in (before, word) or word in ("-fpch-preprocess", "-Winvalid-pch"):
-                continue
-            kept.append(word)
+        while os.path.basename(words[0]) not in ("c++", "g++"):  # ccache
+            del words[0]
+        while "-include" in words:
+            at = words.index("-include")
+            del words[at : at + 2]
+        kept = [w for w in words if w not in ("-fpch-preprocess", "-Winvalid-pch")]
         name = os.path.relpath(entry["file"], ROOT)
         if "cmake_pch" not in name:
             database[name] = entry | {"command": shlex.join(kept)}
