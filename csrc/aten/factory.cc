@@ -7,6 +7,7 @@
 #include "aten/dtype_map.h"
 #include "aten/ops_util.h"
 #include "aten/record.h"
+#include "base/flags.h"
 #include "hlo/cast.h"
 #include "hlo/constant.h"
 #include "hlo/elementwise.h"
@@ -21,8 +22,13 @@ using OptDevice = std::optional<at::Device>;
 using OptBool = std::optional<bool>;
 using OptFormat = std::optional<at::MemoryFormat>;
 
+// Of a tensor that enters the device: XLA_USE_BF16=1 makes float32 bfloat16.
+DType Entering(at::ScalarType type) {
+  return type == at::kFloat && flags::UseBf16() ? DType::kBF16 : ToDType(type);
+}
+
 DType DtypeOr(OptDtype dtype, at::ScalarType otherwise) {
-  return ToDType(dtype.value_or(otherwise));
+  return Entering(dtype.value_or(otherwise));
 }
 
 at::ScalarType DefaultDtype() { return c10::typeMetaToScalarType(c10::get_default_dtype()); }
@@ -79,7 +85,7 @@ at::Tensor FilledLike(const at::Tensor& self, OptDtype dtype, OptLayout layout, 
         at::TensorOptions().dtype(type).layout(layout).device(where).pinned_memory(pin_memory);
     return kValue == 0 ? at::zeros(self.sizes(), options) : at::ones(self.sizes(), options);
   }
-  return Wrap(FullStatic(ShapeOf(self).with(ToDType(type)), kValue), DeviceOf(where));
+  return Wrap(FullStatic(ShapeOf(self).with(Entering(type)), kValue), DeviceOf(where));
 }
 
 at::Tensor& Fill_(at::Tensor& self, const at::Scalar& value) {

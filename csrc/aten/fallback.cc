@@ -94,11 +94,6 @@ IValue ToDevice(const IValue& v, int device) {
 
 void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
-  for (const c10::Argument& r : schema.returns()) {
-    TORCH_CHECK_NOT_IMPLEMENTED(r.alias_info() == nullptr || r.alias_info()->isWrite(),
-                                "Could not run '", op.operator_name(),
-                                "': the XLA backend has no kernel for this view operator");
-  }
   CounterOf(op)->Add();
   size_t n = schema.arguments().size();
   std::vector<IValue> args(stack->end() - static_cast<ptrdiff_t>(n), stack->end());
@@ -148,30 +143,45 @@ void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
 
 }  // namespace
 
+std::vector<std::string> RefusedViews() {
+  static const std::vector<std::string> refused = [] {
+    std::vector<std::string> uncovered;
+    c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+    for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+      auto op = dispatcher.findSchema(name);
+      if (!op || name.name.rfind("aten::", 0) != 0) continue;
+      bool view = false;
+      for (const c10::Argument& r : op->schema().returns()) {
+        view = view || (r.alias_info() != nullptr && !r.alias_info()->isWrite());
+      }
+      // CompositeImplicit views (reshape, narrow) are made of the others.
+      if (!view || op->hasKernelForDispatchKey(c10::DispatchKey::XLA) ||
+          op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+        continue;
+      }
+      uncovered.push_back(name.name + (name.overload_name.empty() ? "" : "." + name.overload_name));
+    }
+    return uncovered;
+  }();
+  return refused;
+}
+
+namespace {
+void Refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", op.operator_name(),
+                              "': the XLA backend has no kernel for this view operator");
+}
+}  // namespace
+
 void InstallFallback() {
+  static auto* refusals =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::XLA, __FILE__, __LINE__);
+  for (const std::string& name : RefusedViews()) {
+    refusals->impl(name.substr(6).c_str(), torch::CppFunction::makeFromBoxedFunction<&Refuse>());
+  }
   static auto* library =
       new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::XLA, __FILE__, __LINE__);
   library->fallback(torch::CppFunction::makeFromBoxedFunction<&Fallback>());
-}
-
-std::vector<std::string> UncoveredViews() {
-  std::vector<std::string> uncovered;
-  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    auto op = dispatcher.findSchema(name);
-    if (!op || name.name.rfind("aten::", 0) != 0) continue;
-    bool view = false;
-    for (const c10::Argument& r : op->schema().returns()) {
-      view = view || (r.alias_info() != nullptr && !r.alias_info()->isWrite());
-    }
-    // CompositeImplicit views (reshape, narrow) are made of the others.
-    if (!view || op->hasKernelForDispatchKey(c10::DispatchKey::XLA) ||
-        op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
-      continue;
-    }
-    uncovered.push_back(name.name + (name.overload_name.empty() ? "" : "." + name.overload_name));
-  }
-  return uncovered;
 }
 
 }  // namespace torch_xla

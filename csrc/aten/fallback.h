@@ -6,11 +6,11 @@
 
 namespace torch_xla {
 
-// Registers the boxed fallback of the XLA key. Call once, after InstallMutationAdapter: what has a
-// fallback looks as if it had a kernel.
+// Registers the boxed fallback of the XLA key, and refusals of view operators without a kernel.
+// Call once, after InstallMutationAdapter: what has a fallback looks as if it had a kernel.
 void InstallFallback();
-// View operators of ATen that would reach the XLA key by a composite or the fallback: each would be
-// silently wrong. Empty when all is well; call before InstallFallback.
-std::vector<std::string> UncoveredViews();
+// View operators of ATen without a kernel of ours: torch's composites for them would compute with
+// strides that are only shown, silently wrong. InstallFallback makes each raise instead.
+std::vector<std::string> RefusedViews();
 
 }  // namespace torch_xla

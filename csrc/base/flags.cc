@@ -1,5 +1,6 @@
 #include "base/flags.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 
@@ -80,5 +81,21 @@ bool GetBool(Flag flag) {
   }
   Throw(Code::kInvalidArgument, Find(flag).name, "='", v, "' is neither 0 nor 1");
 }
+
+namespace {
+enum Cached : int { kUnread, kOff, kOn };
+std::atomic<int> use_bf16{kUnread};
+}  // namespace
+
+bool UseBf16() {
+  int cached = use_bf16.load(std::memory_order_relaxed);
+  if (cached == kUnread) [[unlikely]] {
+    cached = GetBool(Flag::kUseBf16) ? kOn : kOff;
+    use_bf16.store(cached, std::memory_order_relaxed);
+  }
+  return cached == kOn;
+}
+
+void EnvironmentChanged() { use_bf16.store(kUnread, std::memory_order_relaxed); }
 
 }  // namespace torch_xla::flags

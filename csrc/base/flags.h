@@ -40,4 +40,9 @@ double GetDouble(Flag flag);
 bool GetBool(Flag flag);
 bool IsSet(Flag flag);
 
+// XLA_USE_BF16 for the hot path: read again only after EnvironmentChanged, which the bindings call
+// whenever Python's os.environ is written.
+bool UseBf16();
+void EnvironmentChanged();
+
 }  // namespace torch_xla::flags

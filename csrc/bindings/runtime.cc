@@ -3,6 +3,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/Exceptions.h>
 
+#include <cstring>
 #include <thread>
 
 #include "aten/device.h"
@@ -10,9 +11,11 @@
 #include "aten/init.h"
 #include "aten/mutation_adapter.h"
 #include "base/error.h"
+#include "base/flags.h"
 #include "base/log.h"
 #include "base/wait.h"
 #include "bindings/module.h"
+#include "bindings/source_line.h"
 #include "pjrt/platform.h"
 
 namespace torch_xla::bindings {
@@ -53,6 +56,14 @@ bool CheckSignals() {
     throw e;
   }
   return false;
+}
+
+// Raised by Python before each write to os.environ reaches the process.
+int WatchEnvironment(const char* event, PyObject*, void*) {
+  if (std::strcmp(event, "os.putenv") == 0 || std::strcmp(event, "os.unsetenv") == 0) {
+    flags::EnvironmentChanged();
+  }
+  return 0;
 }
 
 std::string library_path;  // of the plugin that was resolved last
@@ -113,6 +124,8 @@ py::object MemoryInfo(int i) {
 void InitRuntime(py::module_& m) {
   m.def("_xla_initialize", [] {
     SetInterruptCheck(CheckSignals);
+    PySys_AddAuditHook(WatchEnvironment, nullptr);
+    if (flags::GetBool(flags::Flag::kIrDebug)) ir::SetLineSource(PythonLine);
     Initialize();
   });
   m.def("_xla_shutdown", &lazy::Runtime::Shutdown, NoGil());
@@ -153,7 +166,7 @@ void InitRuntime(py::module_& m) {
         });
       },
       py::arg("sink"));
-  m.def("_xla_uncovered_views", &UncoveredViews);
+  m.def("_xla_refused_views", &RefusedViews);
   m.def("_xla_mutation_routes", [] {
     std::vector<std::tuple<std::string, std::string, std::string>> out;
     for (const MutationRoute& r : MutationRoutes()) out.emplace_back(r.name, r.how, r.partner);

@@ -1,0 +1,354 @@
+"""PyTorch's op_db on xla:0 against the CPU: one command, one table, one expectations file.
+
+    python -m tests.ops.sweep [--mode forward|backward|errors] [--dtype float32] [--only REGEX]
+                              [--workers 2] [--update]
+
+Workers are processes of their own and an entry has a time limit, so a crash or a hang costs one
+entry. The result of an entry is
+
+    native     every sample right, without a counted fallback
+    fallback   every sample right, some operator ran on the host (which ones is printed)
+    raises     a sample that the CPU computes raised
+    wrong      a value, shape, dtype or device differs
+    crash      the process died, or the time limit passed
+
+expectations.txt lists the entries that are not native. A result other than the listed one is an
+error, a better one too: --update writes the file anew for what was run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+EXPECTATIONS = Path(__file__).with_name("expectations.txt")
+ENTRY_LIMIT_S = 300
+MODES = ("forward", "backward", "errors")
+# Values depend on the device's own random stream: shapes and dtypes only.
+RANDOM = re.compile(
+    r"^(bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal|rand|randint|randn|"
+    r"uniform|new_empty|empty|nn\.functional\.(alpha_dropout|dropout|dropout2d|dropout3d|"
+    r"feature_alpha_dropout|rrelu|fractional_max_pool|scaled_dot_product_attention)|"
+    r"torch\.ops\.aten\._safe_softmax\.random)"
+)
+
+
+def entries() -> list[Any]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return op_db
+
+
+def name_of(op: Any) -> str:
+    return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+
+
+# ---- In the worker.
+
+
+def to_device(value: Any) -> Any:
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def move(v: Any) -> Any:
+        if isinstance(v, torch.Tensor):
+            moved = v.detach().to("xla")
+            return moved.requires_grad_(v.requires_grad)
+        return torch.device("xla:0") if isinstance(v, torch.device) else v
+
+    return tree_map(move, value)
+
+
+def tensors(value: Any) -> list[Any]:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [v for v in tree_leaves(value) if isinstance(v, torch.Tensor)]
+
+
+class Wrong(Exception):
+    pass
+
+
+def compare(want: Any, got: Any, random: bool) -> None:
+    import torch
+    import torch_xla
+    from torch.utils._pytree import tree_leaves
+
+    want_leaves, got_leaves = tree_leaves(want), tree_leaves(got)
+    if len(want_leaves) != len(got_leaves):
+        raise Wrong(f"{len(got_leaves)} results instead of {len(want_leaves)}")
+    for g in tensors(got):
+        if g.device.type != "xla":
+            raise Wrong(f"result is on {g.device}")
+    host = iter(torch_xla._XLAC._xla_to_cpu([g.detach() for g in tensors(got)]))
+    for w, g in zip(want_leaves, got_leaves, strict=True):
+        if not isinstance(w, torch.Tensor):
+            if not random and w != g and not isinstance(w, torch.device):
+                raise Wrong(f"{g} instead of {w}")
+            continue
+        g, w = next(host), w.detach().resolve_conj().resolve_neg()
+        if g.dtype != w.dtype or g.shape != w.shape:
+            raise Wrong(f"{g.dtype}{list(g.shape)} instead of {w.dtype}{list(w.shape)}")
+        if random:
+            continue
+        tolerance = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-7}.get(w.dtype, 1e-4)
+        try:
+            torch.testing.assert_close(g, w, rtol=tolerance, atol=tolerance, equal_nan=True)
+        except AssertionError as e:
+            raise Wrong(" ".join(str(e).split())[:200]) from None
+
+
+def run_forward(op: Any, sample: Any, random: bool, backward: bool) -> None:
+    import torch
+    from torch.utils._pytree import tree_map
+
+    inputs = (sample.input, sample.args, sample.kwargs)
+    moved = to_device(inputs)
+    # Samples may be views, and in-place variants write: both sides start from their own copies.
+    inputs = tree_map(
+        lambda v: v.detach().clone().requires_grad_(v.requires_grad)
+        if isinstance(v, torch.Tensor)
+        else v,
+        inputs,
+    )
+    try:
+        want = op(inputs[0], *inputs[1], **inputs[2])
+    except Exception:
+        return  # not a promise of the CPU's
+    got = op(moved[0], *moved[1], **moved[2])
+    want = sample.output_process_fn_grad(want)
+    got = sample.output_process_fn_grad(got)
+    compare(want, got, random)
+    if backward:
+        compare(gradients(inputs, want), gradients(moved, got), random)
+
+
+def gradients(inputs: Any, outputs: Any) -> list[Any]:
+    import torch
+
+    leaves = [t for t in tensors(inputs) if t.requires_grad]
+    outs = [t for t in tensors(outputs) if t.requires_grad]
+    if not leaves or not outs:
+        return []
+    generator = torch.Generator().manual_seed(0)
+    seeds = [torch.randn(t.shape, dtype=t.dtype, generator=generator).to(t.device) for t in outs]
+    found = torch.autograd.grad(outs, leaves, seeds, allow_unused=True)
+    return [g for g in found if g is not None]
+
+
+def run_errors(op: Any) -> None:
+    for error in op.error_inputs("cpu"):
+        s = error.sample_input
+        try:
+            op(s.input, *s.args, **s.kwargs)
+            continue
+        except Exception as e:
+            kind = type(e)
+        moved = to_device((s.input, s.args, s.kwargs))
+        try:
+            got = op(moved[0], *moved[1], **moved[2])
+            for t in tensors(got):
+                t.cpu()
+        except Exception as e:
+            if not isinstance(e, kind):
+                raise Wrong(f"{type(e).__name__}: {str(e)[:120]} instead of {kind.__name__}") from None
+            continue
+        raise Wrong(f"accepted what CPU refuses: {error.error_regex[:120]}")
+
+
+def run_entry(op: Any, mode: str, dtype_name: str) -> tuple[str, str]:
+    """(result, note)"""
+    import torch
+    import torch_xla
+
+    dtype = getattr(torch, dtype_name)
+    backward = mode == "backward"
+    if dtype not in op.supported_dtypes("cpu"):
+        return "skip", ""
+    if backward and not (op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")):
+        return "skip", ""
+    before = fallbacks()
+    torch.manual_seed(0)
+    try:
+        if mode == "errors":
+            if op.error_inputs_func is None:
+                return "skip", ""
+            run_errors(op)
+        else:
+            for sample in op.sample_inputs("cpu", dtype, requires_grad=backward):
+                run_forward(op, sample, RANDOM.match(op.name) is not None, backward)
+    except Wrong as e:
+        return "wrong", str(e)
+    except Exception as e:
+        return "raises", f"{type(e).__name__}: " + " ".join(str(e).split())[:200]
+    finally:
+        torch_xla.sync()
+    moved = {k for k, v in fallbacks().items() if v != before.get(k, 0)}
+    return ("fallback", " ".join(sorted(moved))) if moved else ("native", "")
+
+
+def fallbacks() -> dict[str, int]:
+    import torch_xla
+
+    x = torch_xla._XLAC
+    return {
+        n: x._xla_counter_value(n)
+        for n in x._xla_counter_names()
+        if n.startswith("aten::") and n != "aten::_local_scalar_dense"
+    }
+
+
+def worker() -> None:
+    import warnings
+
+    warnings.filterwarnings("ignore")
+    ops = entries()
+    for line in sys.stdin:
+        index, mode, dtype = json.loads(line)
+        print("@" + json.dumps(run_entry(ops[index], mode, dtype)), flush=True)
+
+
+# ---- In the parent.
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+        self.job: int | None = None
+        self.since = 0.0
+
+    def give(self, index: int, mode: str, dtype: str) -> None:
+        if self.process is None:
+            env = dict(os.environ, XLA_VERIFY=os.environ.get("XLA_VERIFY", "0"))
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.ops.sweep", "--worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=env,
+            )
+        assert self.process.stdin is not None
+        self.job, self.since = index, time.monotonic()
+        self.process.stdin.write(json.dumps([index, mode, dtype]) + "\n")
+        self.process.stdin.flush()
+
+    def poll(self) -> tuple[str, str] | None:
+        """The job's result when there is one."""
+        assert self.process is not None and self.process.stdout is not None
+        while select.select([self.process.stdout], [], [], 0)[0]:
+            line = self.process.stdout.readline()
+            if line.startswith("@"):
+                result, note = json.loads(line[1:])
+                return result, note
+            if not line:
+                return self.end(f"exit {self.process.wait()}")
+        if time.monotonic() - self.since > ENTRY_LIMIT_S:
+            return self.end(f"over {ENTRY_LIMIT_S} s")
+        return None
+
+    def end(self, why: str) -> tuple[str, str]:
+        self.close()
+        return "crash", why
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+@dataclass
+class Expected:
+    results: dict[tuple[str, str, str], str]
+
+    @classmethod
+    def read(cls) -> Expected:
+        results = {}
+        if EXPECTATIONS.exists():
+            for line in EXPECTATIONS.read_text().splitlines():
+                if line and not line.startswith("#"):
+                    mode, dtype, name, result = line.split()
+                    results[mode, dtype, name] = result
+        return cls(results)
+
+    def of(self, mode: str, dtype: str, name: str) -> str:
+        return self.results.get((mode, dtype, name), "native")
+
+    def write(self) -> None:
+        lines = ["# What is not native: mode, dtype, entry of op_db, result. See sweep.py.\n"]
+        lines += [" ".join((*k, v)) + "\n" for k, v in sorted(self.results.items()) if v != "native"]
+        EXPECTATIONS.write_text("".join(lines))
+
+
+def sweep(
+    indices: list[int], mode: str, dtype: str, workers: int, progress: bool = True
+) -> dict[int, tuple[str, str]]:
+    from tqdm import tqdm
+
+    results: dict[int, tuple[str, str]] = {}
+    pool = [Worker() for _ in range(workers)]
+    todo = list(indices)
+    with tqdm(total=len(indices), unit="entry", disable=not progress) as bar:
+        while todo or any(w.job is not None for w in pool):
+            for w in pool:
+                if w.job is None and todo:
+                    w.give(todo.pop(0), mode, dtype)
+                elif w.job is not None and (result := w.poll()) is not None:
+                    results[w.job] = result
+                    w.job = None
+                    bar.update()
+            time.sleep(0.01)
+    for w in pool:
+        w.close()
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--mode", choices=MODES, default="forward")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--update", action="store_true", help="write expectations.txt anew")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        return worker()
+
+    ops = entries()
+    indices = [i for i, op in enumerate(ops) if re.search(args.only, name_of(op))]
+    results = sweep(indices, args.mode, args.dtype, args.workers)
+    expected = Expected.read()
+    unexpected = 0
+    for i in indices:
+        (result, note), name = results[i], name_of(ops[i])
+        if result == "skip":
+            continue
+        want = expected.of(args.mode, args.dtype, name)
+        if result != "native" or want != result:
+            mark = "" if want == result else f"  UNEXPECTED, was {want}"
+            print(f"{result:9} {name}  {note}{mark}")
+        unexpected += want != result
+        expected.results[args.mode, args.dtype, name] = result
+    counts = Counter(r for r, _ in results.values())
+    print(", ".join(f"{n} {r}" for r, n in counts.most_common()), f"; {unexpected} unexpected")
+    if args.update:
+        expected.write()
+    elif unexpected:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
