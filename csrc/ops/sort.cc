@@ -1,0 +1,159 @@
+// Sorting and what is made of it. NaN counts as larger than every number, as in PyTorch.
+#include <ATen/ops/kthvalue_ops.h>
+#include <ATen/ops/median_ops.h>
+#include <ATen/ops/nanmedian_ops.h>
+#include <ATen/ops/sort_ops.h>
+#include <ATen/ops/topk_ops.h>
+
+#include "ops/scatter_dim.h"
+
+namespace torch_xla::ops {
+namespace {
+
+// Whether a comes before b.
+Value Before(Value a, Value b, bool descending) {
+  Value before = descending ? hlo::Gt(a, b) : hlo::Lt(a, b);
+  if (!IsFloat(a.dtype())) return before;
+  Value first = descending ? a : b;
+  Value second = descending ? b : a;
+  return hlo::Or(before, hlo::And(IsNan(first), hlo::Not(IsNan(second))));
+}
+
+struct Sorted {
+  Value values, indices;
+};
+
+// Along dim; a 0-d x must have become a vector.
+Sorted SortDim(Value x, int64_t dim, bool descending) {
+  const Value operands[] = {x, IotaLike(x, dim)};
+  auto sorted =
+      hlo::Sort(operands, dim, /*is_stable=*/true, [&](Builder&, std::span<const Value> v) {
+        return std::vector<Value>{Before(v[0], v[1], descending)};
+      });
+  return {sorted[0], sorted[1]};
+}
+
+std::array<Shape, 2> WithIndices(const Shape& values) { return {values, values.with(DType::kS64)}; }
+
+struct SortStable {
+  static std::array<Shape, 2> Infer(const Arg& self, std::optional<bool>, int64_t dim, bool) {
+    WrapDim(dim, self.rank());
+    return WithIndices(self.shape());
+  }
+  static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, std::optional<bool>,
+                                    int64_t dim, bool descending) {
+    Sorted s = SortDim(AtLeast1d(self), WrapDim(dim, self.rank()), descending);
+    return {hlo::Reshape(s.values, out[0].dims), hlo::Reshape(s.indices, out[1].dims)};
+  }
+};
+
+struct TopK {
+  static std::array<Shape, 2> Infer(const Arg& self, int64_t k, int64_t dim, bool, bool) {
+    dim = WrapDim(dim, self.rank());
+    XLA_CHECK(k >= 0 && k <= (self.rank() == 0 ? 1 : self.dim(dim)), kInvalidArgument,
+              "selected index k out of range");
+    Dims out = self.dims();
+    if (!out.empty()) out[At(dim)] = k;
+    return WithIndices(self.shape().with(out));
+  }
+  static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, int64_t k,
+                                    int64_t dim, bool largest, bool) {
+    dim = WrapDim(dim, self.rank());
+    Sorted s = SortDim(AtLeast1d(self), dim, largest);
+    return {hlo::Reshape(hlo::SliceDim(s.values, dim, 0, k), out[0].dims),
+            hlo::Reshape(hlo::SliceDim(s.indices, dim, 0, k), out[1].dims)};
+  }
+};
+
+Dims Reduced(const Arg& self, int64_t dim, bool keepdim) {
+  return self.rank() == 0 ? self.dims() : ReducedDims(self.dims(), {dim}, keepdim);
+}
+
+void CheckNotEmpty(const char* name, const Arg& self, int64_t dim) {
+  TORCH_CHECK_INDEX(self.rank() == 0 || self.dim(dim) != 0, name, ": Expected reduction dim ", dim,
+                    " to have non-zero size.");
+}
+
+// One element of the sorted values and where it was.
+std::array<Value, 2> Pick(const Sorted& s, int64_t dim, int64_t k, const std::vector<Shape>& out) {
+  return {hlo::Reshape(hlo::SliceDim(s.values, dim, k, k + 1), out[0].dims),
+          hlo::Reshape(hlo::SliceDim(s.indices, dim, k, k + 1), out[1].dims)};
+}
+
+struct KthValue {
+  static std::array<Shape, 2> Infer(const Arg& self, int64_t k, int64_t dim, bool keepdim) {
+    dim = WrapDim(dim, self.rank());
+    CheckNotEmpty("kthvalue()", self, dim);
+    TORCH_CHECK(k >= 1 && k <= (self.rank() == 0 ? 1 : self.dim(dim)),
+                "kthvalue(): selected number k out of range for dimension ", dim);
+    return WithIndices(self.shape().with(Reduced(self, dim, keepdim)));
+  }
+  static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, int64_t k,
+                                    int64_t dim, bool) {
+    dim = WrapDim(dim, self.rank());
+    return Pick(SortDim(AtLeast1d(self), dim, false), dim, k - 1, out);
+  }
+};
+
+// The lower of the two middle elements. NaN: the first NaN wins, or (nanmedian) is left out, unless
+// there is nothing else.
+template <bool kIgnoreNan>
+std::array<Value, 2> MedianOf(Value x, int64_t dim) {
+  Sorted s = SortDim(x, dim, false);
+  Dims one = x.dims();
+  one[At(dim)] = 1;
+  int64_t n = x.dim(dim);
+  Value middle = hlo::FullInt(x.builder(), {DType::kS64, one}, (n - 1) / 2);
+  if (IsFloat(x.dtype())) {
+    Value nans = hlo::ConvertTo(IsNan(x), DType::kS64);
+    Value numbers = RSub(static_cast<double>(n), hlo::Reshape(Sum(nans, {dim}), one));
+    Value zero = FullLike(numbers, 0);
+    if (kIgnoreNan) {
+      middle = hlo::Max(hlo::Div(Plus(numbers, -1), FullLike(numbers, 2)), zero);
+    } else {
+      Value any = hlo::Lt(numbers, FullLike(numbers, static_cast<double>(n)));
+      middle = hlo::Select(any, numbers, middle);
+    }
+  }
+  return {GatherAlong(s.values, dim, middle), GatherAlong(s.indices, dim, middle)};
+}
+
+template <bool kIgnoreNan>
+struct MedianDim {
+  static std::array<Shape, 2> Infer(const Arg& self, int64_t dim, bool keepdim) {
+    dim = WrapDim(dim, self.rank());
+    CheckNotEmpty(kIgnoreNan ? "nanmedian()" : "median()", self, dim);
+    return WithIndices(self.shape().with(Reduced(self, dim, keepdim)));
+  }
+  static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, int64_t dim, bool) {
+    auto m = MedianOf<kIgnoreNan>(AtLeast1d(self), WrapDim(dim, self.rank()));
+    return {hlo::Reshape(m[0], out[0].dims), hlo::Reshape(m[1], out[1].dims)};
+  }
+};
+
+template <bool kIgnoreNan>
+struct Median {
+  static Shape Infer(const Arg& self) { return self.shape().with(Dims{}); }
+  static Value Lower(const Shape& out, Value self) {
+    if (self.shape().numel() == 0) {  // NaN; of integers the lowest number
+      return IsFloat(out.dtype) ? hlo::Scalar(self.builder(), out.dtype, NAN)
+                                : hlo::MinValue(self.builder(), out.dtype);
+    }
+    Value flat = hlo::Reshape(self, {self.shape().numel()});
+    return hlo::Reshape(MedianOf<kIgnoreNan>(flat, 0)[0], out.dims);
+  }
+};
+
+}  // namespace
+
+XLA_OPS(m) {
+  Register<at::_ops::sort_stable, SortStable>(m);
+  Register<at::_ops::topk, TopK>(m);
+  Register<at::_ops::kthvalue, KthValue>(m);
+  Register<at::_ops::median_dim, MedianDim<false>>(m);
+  Register<at::_ops::nanmedian_dim, MedianDim<true>>(m);
+  Register<at::_ops::median, Median<false>>(m);
+  Register<at::_ops::nanmedian, Median<true>>(m);
+}
+
+}  // namespace torch_xla::ops
