@@ -57,7 +57,7 @@ def test_import_makes_no_client(run_python):
 
 def test_import_time():
     def seconds(modules: str) -> float:
-        code = f"import time; t = time.time(); import {modules}; print(time.time() - t)"
+        code = f"import {modules}, time; print(time.process_time())"
         command = [sys.executable, "-c", code]
         return min(
             float(subprocess.run(command, env=environment(), capture_output=True, text=True).stdout)
@@ -85,7 +85,17 @@ def test_logger_is_quiet(run_python):
 
 
 def test_every_view_is_ours():
-    assert torch_xla._XLAC._xla_uncovered_views() == []
+    """None computes `as_strided` of a dense tensor: what is left is sparse, nested or a test's."""
+    others = ("sparse", "nested", "indices", "values", "test_autograd", "slice_inverse")
+    refused = torch_xla._XLAC._xla_refused_views()
+    assert [v for v in refused if not any(o in v for o in others)] == []
+
+
+def test_stub_names_what_is_there():
+    stub = (ROOT / "torch_xla/_XLAC.pyi").read_text()
+    assert set(re.findall(r"^def (\w+)", stub, re.M)) == {
+        name for name in dir(torch_xla._XLAC) if name.startswith("_xla_")
+    }
 
 
 def test_generated_docs_are_current():

@@ -166,3 +166,8 @@ def test_copies_and_pickle(device):
 def test_no_storage(device):
     with pytest.raises((RuntimeError, NotImplementedError), match="storage"):
         torch.ones(1, device=device).untyped_storage()
+
+
+def test_no_dlpack_yet(device):
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch.ones(1, device=device).__dlpack__()

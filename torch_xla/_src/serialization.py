@@ -27,7 +27,7 @@ class _StorageForXla(torch.UntypedStorage):
 
 def register() -> None:
     """Makes torch.load know the location ``xla[:N]``."""
-    torch.serialization.register_package(30, _tag, _restore)
+    torch.serialization.register_package(36, _tag, _restore)
 
 
 def _tag(storage: Any) -> str | None:
