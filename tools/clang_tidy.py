@@ -7,6 +7,7 @@ A changed header counts as the .cc file of the same name.
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -31,15 +32,19 @@ def changed() -> list[str]:
 
 
 def commands() -> dict[str, dict[str, str]]:
-    """gcc's compile commands without what clang cannot read: gcc's precompiled headers."""
+    """gcc's compile commands, with the precompiled headers' text: clang cannot read gcc's."""
+    DATABASE.mkdir(parents=True, exist_ok=True)
     database = {}
     for entry in json.loads((ROOT / "build/dev/compile_commands.json").read_text()):
         words = shlex.split(entry["command"])
         while os.path.basename(words[0]) not in ("c++", "g++"):  # ccache
             del words[0]
-        while "-include" in words:
-            at = words.index("-include")
-            del words[at : at + 2]
+        if "-include" in words:
+            at = words.index("-include") + 1
+            header = Path(words[at])
+            # Away from the .gch file beside it, which clang would take.
+            words[at] = str(DATABASE / f"{header.parent.stem}_{header.name}")
+            shutil.copy(header, words[at])
         kept = [w for w in words if w not in ("-fpch-preprocess", "-Winvalid-pch")]
         name = os.path.relpath(entry["file"], ROOT)
         if "cmake_pch" not in name:
@@ -58,7 +63,6 @@ def tidy(name: str) -> int:
 
 def main() -> int:
     database = commands()
-    DATABASE.mkdir(parents=True, exist_ok=True)
     (DATABASE / "compile_commands.json").write_text(json.dumps(list(database.values())))
     names = set(database)
     if "--all" not in sys.argv:
