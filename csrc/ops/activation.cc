@@ -64,7 +64,8 @@ Value Relu(Value x) { return hlo::Max(x, FullLike(x, 0)); }
 struct ReluOp : Unary<Relu> {
   static Shape Infer(const Arg& self) {
     TORCH_CHECK(self.dtype() != DType::kBool, "Boolean inputs not supported for relu");
-    CheckImplemented(!IsComplex(self.dtype()), "clamp_min_scalar_cpu", self.dtype());
+    TORCH_CHECK_NOT_IMPLEMENTED(!IsComplex(self.dtype()),
+                                "clamp is not supported for complex types");
     return self.shape();
   }
 };
@@ -122,9 +123,9 @@ Value HardswishGrad(Value x) {
   return Where(hlo::Le(x, FullLike(x, -3)), 0, high);
 }
 
-template <auto kFn>
+template <auto kFn, Name kName>
 struct Activation : Unary<kFn> {
-  static Shape Infer(const Arg& self) { return FloatOnly(self, "the activation"); }
+  static Shape Infer(const Arg& self) { return FloatOnly(self, kName.text); }
 };
 
 template <auto kGrad>
@@ -319,7 +320,7 @@ struct Hardshrink {
 struct Softshrink {
   static Shape Infer(const Arg& self, const at::Scalar& lambd) {
     XLA_CHECK(lambd.to<double>() >= 0, kInvalidArgument, "lambda must be greater or equal to 0");
-    return FloatOnly(self, "softshrink_cpu");
+    return FloatOnly(self, "softshrink_check");
   }
   static Value Lower(const Shape& out, Value self, Value lambd) {
     Value x = Widen(self);
@@ -387,9 +388,10 @@ std::array<Value, 2> Halves(Value x, int64_t dim) {
 
 struct Glu {
   static Shape Infer(const Arg& self, int64_t dim) {
-    XLA_CHECK(self.rank() > 0, kInvalidArgument, "glu does not support 0-dimensional tensors");
+    TORCH_CHECK(self.rank() > 0, "glu does not support 0-dimensional tensors");
     dim = WrapDim(dim, self.rank());
-    XLA_CHECK(self.dim(dim) % 2 == 0, kInvalidArgument, "Halving dimension must be even");
+    TORCH_CHECK(self.dim(dim) % 2 == 0, "Halving dimension must be even, but dimension ", dim,
+                " is size ", self.dim(dim));
     Shape out = FloatOnly(self, "glu_cpu");
     out.dims[static_cast<size_t>(dim)] /= 2;
     return out;
@@ -457,14 +459,14 @@ XLA_OPS(m) {
   Register<sigmoid_, FloatUnary<hlo::Logistic>>(m);
   Register<sigmoid_backward, ActivationBackward<SigmoidGrad>>(m);
   Register<tanh_backward, ActivationBackward<TanhGrad>>(m);
-  Register<silu, Activation<Silu>>(m);
-  Register<silu_, Activation<Silu>>(m);
+  Register<silu, Activation<Silu, "silu_cpu">>(m);
+  Register<silu_, Activation<Silu, "silu_cpu">>(m);
   Register<silu_backward, ActivationBackward<SiluGrad>>(m);
-  Register<mish, Activation<Mish>>(m);
+  Register<mish, Activation<Mish, "mish_cpu">>(m);
   Register<mish_backward, ActivationBackward<MishGrad>>(m);
-  Register<hardsigmoid, Activation<Hardsigmoid>>(m);
+  Register<hardsigmoid, Activation<Hardsigmoid, "hardsigmoid_cpu">>(m);
   Register<hardsigmoid_backward, ActivationBackward<HardsigmoidGrad>>(m);
-  Register<hardswish, Activation<Hardswish>>(m);
+  Register<hardswish, Activation<Hardswish, "hardswish_cpu">>(m);
   Register<hardswish_backward, ActivationBackward<HardswishGrad>>(m);
   Register<gelu, Gelu>(m);
   Register<gelu_backward, GeluBackward>(m);

@@ -36,10 +36,7 @@ Value Remainder(Value a, Value b) {
   return IsUnsigned(a.dtype()) ? r : hlo::Select(OtherSign(r, b), hlo::Add(r, b), r);
 }
 
-Value TruncDivide(Value a, Value b) {
-  Value q = hlo::Div(a, b);
-  return IsFloat(a.dtype()) ? Trunc(q) : q;
-}
+
 
 // Python's //: for floats exact where a / b rounds to the wrong side of an integer.
 Value FloorDivide(Value a, Value b) {
@@ -58,11 +55,31 @@ Value FloorDivide(Value a, Value b) {
   return hlo::Select(IsZero(b), quotient, floor);
 }
 
-template <auto kFn>
+template <auto kFn, Name kName>
 struct RealBinary : Binary<kFn> {
   static Shape Infer(const Arg& a, const Arg& b) {
     Shape out = Binary<kFn>::Infer(a, b);
-    CheckImplemented(out.dtype != DType::kBool && !IsComplex(out.dtype), "the operator", out.dtype);
+    CheckImplemented(out.dtype != DType::kBool && !IsComplex(out.dtype), kName.text,
+                     out.dtype);
+    return out;
+  }
+};
+
+// In floating point, not for complex numbers.
+template <auto kFn, Name kName>
+struct RealFloatBinary : FloatBinary<kFn> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    Shape out = FloatBinary<kFn>::Infer(a, b);
+    CheckImplemented(!IsComplex(out.dtype), kName.text, out.dtype);
+    return out;
+  }
+};
+
+template <auto kFn, Name kName>
+struct Extreme : Binary<kFn> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    Shape out = Binary<kFn>::Infer(a, b);
+    TORCH_CHECK(!IsComplex(out.dtype), kName.text, " not implemented for complex tensors.");
     return out;
   }
 };
@@ -90,7 +107,12 @@ struct DivMode {
   }
   static Value Lower(const Shape& out, Value a, Value b, Mode mode) {
     if (!mode) return LowerWide<hlo::Div>(out, a, b);
-    return *mode == "trunc" ? LowerWide<TruncDivide>(out, a, b) : LowerWide<FloorDivide>(out, a, b);
+    if (*mode == "floor") return LowerWide<FloorDivide>(out, a, b);
+    // The quotient is rounded to the result's type before it is truncated.
+    Value q = LowerWide<hlo::Div>(out, a, b);
+    if (out.dtype == DType::kBF16) q = hlo::ReducePrecision(q, 8, 7);
+    if (out.dtype == DType::kF16) q = hlo::ReducePrecision(q, 5, 10);
+    return IsFloat(out.dtype) ? Trunc(q) : q;
   }
 };
 
@@ -191,35 +213,33 @@ Value LogAddExp(Value a, Value b) {
   return hlo::Select(hlo::And(IsInf(a), hlo::Eq(a, b)), a, y);
 }
 
-template <auto kFn>
+template <auto kFn, Name kName>
 struct FloatOnlyBinary : Binary<kFn> {
   static Shape Infer(const Arg& a, const Arg& b) {
     Shape out = Binary<kFn>::Infer(a, b);
-    CheckImplemented(IsFloat(out.dtype), "the operator", out.dtype);
+    CheckImplemented(IsFloat(out.dtype), kName.text, out.dtype);
     return out;
   }
 };
 
 // The next representable number: one step of the integer that a float's bits are.
-Value NextAfter(Value a, Value b) {
-  DType bits = a.dtype() == DType::kF64 ? DType::kS64 : DType::kS32;
-  Value up = hlo::Lt(a, b);
-  Value i = hlo::BitcastConvert(a, bits);
-  Value away = hlo::Eq(up, hlo::Gt(a, FullLike(a, 0)));
-  i = hlo::Add(i, hlo::Select(away, FullLike(i, 1), FullLike(i, -1)));
-  Value step = hlo::BitcastConvert(i, a.dtype());
-  Value tiny = hlo::BitcastConvert(FullLike(i, 1), a.dtype());
-  step = hlo::Select(IsZero(a), hlo::Select(up, tiny, hlo::Neg(tiny)), step);
-  Value y = hlo::Select(hlo::Eq(a, b), b, step);
-  return hlo::Select(IsNan(b), b, hlo::Select(IsNan(a), a, y));
-}
-
-struct NextAfterOp : Binary<NextAfter> {
+struct NextAfter {
   static Shape Infer(const Arg& a, const Arg& b) {
-    Shape out = Binary<NextAfter>::Infer(a, b);
-    XLA_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kF64, kUnimplemented,
-              "\"nextafter_cpu\" not implemented for '", TorchName(out.dtype), "'");
-    return out;
+    DType t = Promote({a, b});
+    CheckImplemented(IsFloat(t) && ByteSize(t) > 1, "nextafter_cpu", t);
+    return {t, Broadcast({a, b})};
+  }
+  static Value Lower(const Shape& out, Value self, Value other) {
+    Value a = Fit(self, out), b = Fit(other, out);
+    Value up = hlo::Lt(a, b);
+    Value i = FloatBits(a);
+    Value away = hlo::Eq(up, hlo::Gt(a, FullLike(a, 0)));
+    i = hlo::Add(i, hlo::Select(away, FullLike(i, 1), FullLike(i, -1)));
+    Value step = hlo::BitcastConvert(i, out.dtype);
+    Value tiny = hlo::BitcastConvert(FullLike(i, 1), out.dtype);
+    step = hlo::Select(IsZero(a), hlo::Select(up, tiny, hlo::Neg(tiny)), step);
+    Value y = hlo::Select(hlo::Eq(a, b), b, step);
+    return hlo::Select(IsNan(b), b, hlo::Select(IsNan(a), a, y));
   }
 };
 
@@ -230,8 +250,10 @@ Value HeavisideOf(Value x, Value values) {
 
 struct Heaviside : Binary<HeavisideOf> {
   static Shape Infer(const Arg& a, const Arg& b) {
-    XLA_CHECK(!IsComplex(a.dtype()) && a.dtype() == b.dtype(), kInvalidArgument,
-              "heaviside is not yet implemented for tensors with different dtypes.");
+    TORCH_CHECK(!IsComplex(a.dtype()) && !IsComplex(b.dtype()),
+                "heaviside is not yet implemented for complex tensors.");
+    TORCH_CHECK(a.dtype() == b.dtype(),
+                "heaviside is not yet implemented for tensors with different dtypes.");
     return {a.dtype(), Broadcast({a, b})};
   }
 };
@@ -243,24 +265,24 @@ XLA_OPS(m) {
   Register<div_Tensor, FloatBinary<hlo::Div>>(m);
   Register<div__Tensor, FloatBinary<hlo::Div>>(m);
   Register<div_Tensor_mode, DivMode>(m);
-  Register<floor_divide, RealBinary<FloorDivide>>(m);
-  Register<remainder_Tensor, RealBinary<Remainder>>(m);
+  Register<floor_divide, RealBinary<FloorDivide, "div_floor_cpu">>(m);
+  Register<remainder_Tensor, RealBinary<Remainder, "remainder_cpu">>(m);
   Register<remainder_Scalar_Tensor, RemainderScalarTensor>(m);
-  Register<fmod_Tensor, RealBinary<hlo::Rem>>(m);
+  Register<fmod_Tensor, RealBinary<hlo::Rem, "fmod_cpu">>(m);
   Register<pow_Tensor_Tensor, PowTensorTensor>(m);
   Register<pow_Tensor_Scalar, PowTensorScalar>(m);
   Register<pow__Scalar, PowTensorScalar>(m);
   Register<pow_Scalar, PowScalar>(m);
-  Register<at::_ops::fmax, Binary<Fmax>>(m);
-  Register<at::_ops::fmin, Binary<Fmin>>(m);
-  Register<at::_ops::atan2, FloatBinary<hlo::Atan2>>(m);
-  Register<at::_ops::hypot, FloatOnlyBinary<Hypot>>(m);
-  Register<copysign_Tensor, FloatBinary<CopySign>>(m);
+  Register<at::_ops::fmax, Extreme<Fmax, "fmax">>(m);
+  Register<at::_ops::fmin, Extreme<Fmin, "fmin">>(m);
+  Register<at::_ops::atan2, RealFloatBinary<hlo::Atan2, "atan2_cpu">>(m);
+  Register<at::_ops::hypot, FloatOnlyBinary<Hypot, "hypot_cpu">>(m);
+  Register<copysign_Tensor, RealFloatBinary<CopySign, "copysign_cpu">>(m);
   Register<xlogy_Tensor, FloatBinary<XLogY>>(m);
-  Register<special_xlog1py, FloatBinary<XLog1pY>>(m);
-  Register<logaddexp, FloatOnlyBinary<LogAddExp<false>>>(m);
-  Register<logaddexp2, FloatOnlyBinary<LogAddExp<true>>>(m);
-  Register<at::_ops::nextafter, NextAfterOp>(m);
+  Register<special_xlog1py, RealFloatBinary<XLog1pY, "xlog1py_cpu">>(m);
+  Register<logaddexp, FloatOnlyBinary<LogAddExp<false>, "logaddexp_cpu">>(m);
+  Register<logaddexp2, FloatOnlyBinary<LogAddExp<true>, "logaddexp2_cpu">>(m);
+  Register<at::_ops::nextafter, NextAfter>(m);
   Register<heaviside, Heaviside>(m);
 }
 

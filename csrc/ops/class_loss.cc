@@ -86,16 +86,18 @@ void CheckNll(const Arg& self, const Arg& target, const Arg* weight, bool spatia
   }
   XLA_CHECK(self.rank() > 0 && (spatial || self.rank() <= 2), kInvalidArgument,
             "input tensor should be 1D or 2D");
-  XLA_CHECK(target.dtype() == DType::kS64 || target.dtype() == DType::kU8, kInvalidArgument,
-            "expected scalar type Long but found ", TorchName(target.dtype()));
+  TORCH_CHECK(target.dtype() == DType::kS64 || target.dtype() == DType::kU8,
+              "expected target dtype to be Long or Byte, but got ", TorchName(target.dtype()));
   Dims dims = self.dims();
   dims.erase(static_cast<size_t>(ClassDim(self.rank())));
   XLA_CHECK(dims == target.dims() || (self.rank() == 1 && target.numel() == 1), kInvalidArgument,
             "size mismatch (got input: ", ToString(self.dims()),
             ", target: ", ToString(target.dims()), ")");
   int64_t classes = self.dim(ClassDim(self.rank()));
-  XLA_CHECK(weight == nullptr || weight->numel() == classes, kInvalidArgument,
-            "weight tensor should be defined either for all ", classes, " classes or no classes");
+  TORCH_CHECK(weight == nullptr || weight->numel() == classes,
+              "weight tensor should be defined either for all ", classes,
+              " classes or no classes but got weight tensor of shape: ",
+              weight ? ToString(weight->dims()) : "");
 }
 
 template <bool kSpatial>
@@ -154,6 +156,8 @@ struct NllBackward {
 // ---- multi_margin_loss: the mean over the classes of max(0, margin - x[target] + x)^p, without
 // the target's own.
 
+Value AtLeast1d(Value x) { return x.rank() == 0 ? hlo::Reshape(x, {1}) : x; }
+
 struct MarginTerms {
   Value other;   // not the target, along the classes
   Value excess;  // margin - x[target] + x
@@ -179,17 +183,21 @@ struct MultiMarginLoss {
     return reduction == kNone ? out.with(target.dims()) : out;
   }
   static void Check(const Arg& self, const Arg& target, const at::Scalar& p, const Arg* weight) {
-    TORCH_CHECK(p.equal(1) || p.equal(2), "only p == 1 and p == 2 supported");
+    TORCH_CHECK_VALUE(p.equal(1) || p.equal(2), "only p == 1 and p == 2 supported");
     bool batch = self.rank() == 2 && target.rank() == 1 && target.dim(0) == self.dim(0);
-    TORCH_CHECK(batch || (self.rank() == 1 && target.numel() == 1),
-                "inconsistent target size, expected ", self.rank() == 2 ? self.dim(0) : 1,
-                " but got ", ToString(target.dims()));
-    TORCH_CHECK(weight == nullptr || weight->numel() == self.dim(-1),
-                "inconsistent weight size, expected ", self.dim(-1));
+    TORCH_CHECK(batch || (self.rank() <= 1 && target.numel() == 1),
+                "multi_margin_loss: target tensor should be 1-D with size equal to the number of "
+                "input samples (batch size). Expected target size [",
+                self.rank() == 2 ? self.dim(0) : 1, "], but got ", ToString(target.dims()),
+                ". Input has shape ", ToString(self.dims()), ".");
+    int64_t classes = self.rank() == 0 ? 1 : self.dim(-1);
+    TORCH_CHECK(weight == nullptr || weight->numel() == classes,
+                "inconsistent weight size, expected ", classes, " but got ",
+                weight ? ToString(weight->dims()) : "");
   }
   static Value Lower(const Shape& out, Value self, Value target, Number p, Value margin,
                      std::optional<Value> weight, int64_t reduction) {
-    Value x = Widen(self);
+    Value x = AtLeast1d(Widen(self));
     MarginTerms m(x, target, margin, weight);
     Value term = p.real() == 2 ? Square(m.excess) : m.excess;
     term = Where(m.other, hlo::Mul(term, m.weight), 0);
@@ -209,7 +217,7 @@ struct MultiMarginLossBackward {
   }
   static Value Lower(const Shape& out, Value grad, Value self, Value target, Number p, Value margin,
                      std::optional<Value> weight, int64_t reduction) {
-    Value x = Widen(self);
+    Value x = AtLeast1d(Widen(self));
     int64_t dim = x.rank() - 1;
     MarginTerms m(x, target, margin, weight);
     Value slope = p.real() == 2 ? Times(m.excess, 2) : FullLike(x, 1);
@@ -222,7 +230,7 @@ struct MultiMarginLossBackward {
     Value g = hlo::ConvertTo(grad, x.dtype());
     if (g.rank() > 0) g = hlo::Reshape(g, row.dims());
     Value dx = hlo::Mul(AlongClasses(g, x.shape(), dim), slope);
-    return hlo::ConvertTo(Times(dx, 1 / count), out.dtype);
+    return hlo::ConvertTo(hlo::Reshape(Times(dx, 1 / count), out.dims), out.dtype);
   }
 };
 

@@ -25,6 +25,13 @@ inline Value FitTo(Value s, Value x) { return Fit(s, x.shape()); }
 constexpr DType Wide(DType t) { return t < DType::kF32 && IsFloat(t) ? DType::kF32 : t; }
 inline Value Widen(Value x) { return hlo::ConvertTo(x, Wide(x.dtype())); }
 
+// A string as a template argument: the name of PyTorch's kernel in its error messages.
+template <size_t N>
+struct Name {
+  char text[N];
+  constexpr Name(const char (&s)[N]) { std::copy_n(s, N, text); }  // NOLINT: implicit on purpose
+};
+
 // "\"op\" not implemented for 'Bool'", as PyTorch's CPU kernels say it.
 inline void CheckImplemented(bool ok, const char* kernel, DType t) {
   TORCH_CHECK_NOT_IMPLEMENTED(ok, '"', kernel, "\" not implemented for '", TorchName(t), "'");

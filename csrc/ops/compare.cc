@@ -91,14 +91,8 @@ struct BitwiseNot {
   static Value Lower(const Shape&, Value self) { return hlo::Not(self); }
 };
 
-template <size_t N>
-struct KernelName {
-  char text[N];
-  constexpr KernelName(const char (&s)[N]) { std::copy_n(s, N, text); }  // NOLINT: implicit
-};
-
 // kBool: whether bools are taken.
-template <auto kFn, KernelName kName, bool kBool>
+template <auto kFn, Name kName, bool kBool>
 struct Bitwise : Binary<kFn> {
   static Shape Infer(const Arg& a, const Arg& b) {
     DType t = Promote({a, b});
@@ -150,10 +144,10 @@ struct FloatTest {
   }
 };
 
-template <auto kTest>
+template <auto kTest, Name kName>
 struct RealFloatTest : FloatTest<kTest, hlo::Or, false> {
   static Shape Infer(const Arg& self) {
-    XLA_CHECK(!IsComplex(self.dtype()), kInvalidArgument, "does not support complex inputs.");
+    TORCH_CHECK(!IsComplex(self.dtype()), kName.text, " does not support complex inputs.");
     return self.shape().with(DType::kBool);
   }
 };
@@ -161,7 +155,12 @@ struct RealFloatTest : FloatTest<kTest, hlo::Or, false> {
 Value IsPosInf(Value x) { return hlo::Eq(x, FullLike(x, HUGE_VAL)); }
 Value IsNegInf(Value x) { return hlo::Eq(x, FullLike(x, -HUGE_VAL)); }
 
-struct SignBitOp : RealFloatTest<SignBit> {
+struct SignBitOp : FloatTest<SignBit, hlo::Or, false> {
+  static Shape Infer(const Arg& self) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!IsComplex(self.dtype()),
+                                "signbit is not implemented for complex tensors.");
+    return self.shape().with(DType::kBool);
+  }
   static Value Lower(const Shape& out, Value x) {
     return x.dtype() == DType::kBool ? hlo::Full(x.builder(), out, 0) : SignBit(x);
   }
@@ -194,9 +193,9 @@ XLA_OPS(m) {
   Register<logical_xor, Logical<hlo::Xor>>(m);
   Register<logical_not, LogicalNot>(m);
   Register<bitwise_not, BitwiseNot>(m);
-  RegisterBoth<bitwise_and_Tensor, bitwise_and_Scalar, Bitwise<hlo::And, "and_cpu", true>>(m);
-  RegisterBoth<bitwise_or_Tensor, bitwise_or_Scalar, Bitwise<hlo::Or, "or_cpu", true>>(m);
-  RegisterBoth<bitwise_xor_Tensor, bitwise_xor_Scalar, Bitwise<hlo::Xor, "xor_cpu", true>>(m);
+  RegisterBoth<bitwise_and_Tensor, bitwise_and_Scalar, Bitwise<hlo::And, "bitwise_and_cpu", true>>(m);
+  RegisterBoth<bitwise_or_Tensor, bitwise_or_Scalar, Bitwise<hlo::Or, "bitwise_or_cpu", true>>(m);
+  RegisterBoth<bitwise_xor_Tensor, bitwise_xor_Scalar, Bitwise<hlo::Xor, "bitwise_xor_cpu", true>>(m);
   RegisterBoth<bitwise_left_shift_Tensor, bitwise_left_shift_Tensor_Scalar, LeftShiftOp>(m);
   RegisterBoth<bitwise_right_shift_Tensor, bitwise_right_shift_Tensor_Scalar, RightShiftOp>(m);
   RegisterBoth<__lshift___Tensor, __lshift___Scalar, LeftShiftOp>(m);
@@ -204,8 +203,8 @@ XLA_OPS(m) {
   Register<isnan, FloatTest<IsNan, hlo::Or, false>>(m);
   Register<isinf, FloatTest<IsInf, hlo::Or, false>>(m);
   Register<isfinite, FloatTest<hlo::IsFinite, hlo::And, true>>(m);
-  Register<isposinf, RealFloatTest<IsPosInf>>(m);
-  Register<isneginf, RealFloatTest<IsNegInf>>(m);
+  Register<isposinf, RealFloatTest<IsPosInf, "isposinf">>(m);
+  Register<isneginf, RealFloatTest<IsNegInf, "isneginf">>(m);
   Register<signbit, SignBitOp>(m);
 }
 

@@ -20,20 +20,28 @@
 namespace torch_xla::ops {
 namespace {
 
+void CheckNotBool(DType a, DType b) {
+  TORCH_CHECK(a != DType::kBool || b != DType::kBool,
+              "Subtraction, the `-` operator, with two bool tensors is not supported. "
+              "Use the `^` or `logical_xor()` operator instead.");
+  TORCH_CHECK(a != DType::kBool && b != DType::kBool,
+              "Subtraction, the `-` operator, with a bool tensor is not supported. "
+              "If you are trying to invert a mask, use the `~` or `logical_not()` operator "
+              "instead.");
+}
+
 // out = self + alpha * other; the sum of bools is their disjunction.
 template <bool kSubtract>
 struct AddSub {
   static Shape Infer(const Arg& self, const Arg& other, const at::Scalar& alpha) {
     Shape out{Promote({self, other}), Broadcast({self, other})};
-    XLA_CHECK(!alpha.isFloatingPoint() || !IsIntOrBool(out.dtype), kInvalidArgument,
+    TORCH_CHECK(!alpha.isFloatingPoint() || !IsIntOrBool(out.dtype),
               "For integral input tensors, argument alpha must not be a floating point number.");
-    XLA_CHECK(!alpha.isComplex() || IsComplex(out.dtype), kInvalidArgument,
+    TORCH_CHECK(!alpha.isComplex() || IsComplex(out.dtype),
               "For non-complex input tensors, argument alpha must not be a complex number.");
-    XLA_CHECK(!alpha.isBoolean() || out.dtype == DType::kBool, kInvalidArgument,
+    TORCH_CHECK(!alpha.isBoolean() || out.dtype == DType::kBool,
               "Boolean alpha only supported for Boolean results.");
-    XLA_CHECK(!kSubtract || (self.dtype() != DType::kBool && other.dtype() != DType::kBool),
-              kInvalidArgument,
-              "Subtraction, the `-` operator, with a bool tensor is not supported.");
+    if (kSubtract) CheckNotBool(self.dtype(), other.dtype());
     return out;
   }
   static Value Lower(const Shape& out, Value self, Value other, Factor alpha) {
@@ -61,12 +69,11 @@ Value MulOrAnd(Value a, Value b) {
   return a.dtype() == DType::kBool ? hlo::And(a, b) : hlo::Mul(a, b);
 }
 
-template <auto kFn>
+template <auto kFn, Name kName>
 struct MaxMin : Binary<kFn> {
   static Shape Infer(const Arg& a, const Arg& b) {
     Shape out = Binary<kFn>::Infer(a, b);
-    XLA_CHECK(!IsComplex(out.dtype), kInvalidArgument,
-              "maximum and minimum are not implemented for complex tensors.");
+    TORCH_CHECK(!IsComplex(out.dtype), kName.text, " not implemented for complex tensors.");
     return out;
   }
 };
@@ -80,9 +87,12 @@ Value LerpOf(Value self, Value end, Value weight) {
   return hlo::Add(base, hlo::Mul(FitTo(w, self), hlo::Sub(end, self)));
 }
 
+caffe2::TypeMeta TypeMeta(const Arg& a) {
+  return c10::scalarTypeToTypeMeta(ToScalarType(a.dtype()));
+}
+
 void CheckLerpTypes(const Arg& self, const Arg& end) {
-  XLA_CHECK(self.dtype() == end.dtype(), kInvalidArgument, "lerp: self is ",
-            TorchName(self.dtype()), ", end ", TorchName(end.dtype()));
+  TORCH_CHECK(self.dtype() == end.dtype(), "expected dtype ", TypeMeta(self), " for `end` but got dtype ", TypeMeta(end));
   CheckImplemented(!IsIntOrBool(self.dtype()), "lerp_kernel_scalar", self.dtype());
 }
 
@@ -101,8 +111,7 @@ struct LerpScalar {
 struct LerpTensor {
   static Shape Infer(const Arg& self, const Arg& end, const Arg& weight) {
     CheckLerpTypes(self, end);
-    XLA_CHECK(self.dtype() == weight.dtype(), kInvalidArgument, "lerp: self is ",
-              TorchName(self.dtype()), ", weight ", TorchName(weight.dtype()));
+    TORCH_CHECK(self.dtype() == weight.dtype(), "expected dtype ", TypeMeta(self), " for `weight` but got dtype ", TypeMeta(weight));
     return {self.dtype(), Broadcast({self, end, weight})};
   }
   static Value Lower(const Shape& out, Value self, Value end, Value weight) {
@@ -116,8 +125,14 @@ struct LerpTensor {
 template <bool kDivide>
 struct Addc {
   static Shape Infer(const Arg& self, const Arg& t1, const Arg& t2, const at::Scalar&) {
-    XLA_CHECK(!kDivide || !IsIntOrBool(t1.dtype()) || !IsIntOrBool(t2.dtype()), kInvalidArgument,
-              "Integer division with addcdiv is no longer supported");
+    // PyTorch's words, up to the double blank.
+    TORCH_CHECK(!kDivide || !IsIntOrBool(t1.dtype()) || !IsIntOrBool(t2.dtype()),
+                "Integer division with addcdiv is no longer supported, and in a future  release "
+                "addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv "
+                "behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2))"
+                ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) "
+                "for float inputs. The future addcdiv behavior is just the latter implementation: "
+                "(input + value * tensor1 / tensor2), for all dtypes.");
     DType t = Promote({self, t1, t2});
     CheckImplemented(t != DType::kBool, kDivide ? "addcdiv_cpu_out" : "addcmul_cpu_out", t);
     return {t, Broadcast({self, t1, t2})};
@@ -140,14 +155,13 @@ Value Bounded(const Shape& out, Value self, std::optional<Value> min, std::optio
 }
 
 void CheckClampType(DType t) {
-  XLA_CHECK(!IsComplex(t), kInvalidArgument, "clamp is not supported for complex types");
-  CheckImplemented(t != DType::kBool, "clamp_scalar_kernel_impl", t);
+  TORCH_CHECK_NOT_IMPLEMENTED(!IsComplex(t), "clamp is not supported for complex types");
 }
 
 struct Clamp {
   using MaybeScalar = std::optional<at::Scalar>;
   static Shape Infer(const Arg& self, const MaybeScalar& min, const MaybeScalar& max) {
-    XLA_CHECK(min || max, kInvalidArgument,
+    TORCH_CHECK(min || max,
               "torch.clamp: At least one of 'min' or 'max' must not be None");
     Shape out = self.shape();
     for (const MaybeScalar& bound : {min, max}) {
@@ -164,7 +178,7 @@ struct Clamp {
 
 struct ClampTensor {
   static Shape Infer(const Arg& self, const Arg* min, const Arg* max) {
-    XLA_CHECK(min || max, kInvalidArgument,
+    TORCH_CHECK(min || max,
               "torch.clamp: At least one of 'min' or 'max' must not be None");
     std::vector<Arg> args{self};
     Dims dims = self.dims();
@@ -248,8 +262,8 @@ XLA_OPS(m) {
   Register<at::_ops::rsub_Tensor, Rsub>(m);
   Register<at::_ops::mul_Tensor, Binary<MulOrAnd>>(m);
   Register<at::_ops::mul__Tensor, Binary<MulOrAnd>>(m);
-  Register<at::_ops::maximum, MaxMin<hlo::Max>>(m);
-  Register<at::_ops::minimum, MaxMin<hlo::Min>>(m);
+  Register<at::_ops::maximum, MaxMin<hlo::Max, "maximum">>(m);
+  Register<at::_ops::minimum, MaxMin<hlo::Min, "minimum">>(m);
   Register<at::_ops::lerp_Scalar, LerpScalar>(m);
   Register<at::_ops::lerp__Scalar, LerpScalar>(m);
   Register<at::_ops::lerp_Tensor, LerpTensor>(m);

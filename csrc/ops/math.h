@@ -7,6 +7,8 @@ namespace torch_xla::ops {
 
 // Of bfloat16 and up to float64; of integers: negative.
 hlo::Value SignBit(hlo::Value x);
+// The bits of a float as a signed integer.
+hlo::Value FloatBits(hlo::Value x);
 // The magnitude of a with the sign bit of b.
 hlo::Value CopySign(hlo::Value a, hlo::Value b);
 // Towards zero.

@@ -48,7 +48,7 @@ struct Sum {
 
 struct Nansum : Sum {
   static Shape Infer(const Arg& self, MaybeDims dims, bool keepdim, MaybeDType dtype) {
-    TORCH_CHECK(!IsComplex(self.dtype()), "nansum does not support complex inputs");
+    TORCH_CHECK(!IsComplex(self.dtype()), "nansum on CPU does not support complex inputs");
     return Sum::Infer(self, dims, keepdim, dtype);
   }
   static Value Lower(const Shape& out, Value self, MaybeDims dims, bool keepdim, MaybeDType dtype) {
@@ -60,9 +60,9 @@ struct Nansum : Sum {
 struct Mean {
   static Shape Infer(const Arg& self, MaybeDims dims, bool keepdim, MaybeDType dtype) {
     DType t = dtype.value_or(self.dtype());
-    XLA_CHECK(!IsIntOrBool(t), kInvalidArgument,
-              "mean(): could not infer output dtype. Input dtype must be either a floating point "
-              "or complex dtype.");
+    TORCH_CHECK(!IsIntOrBool(t), "mean(): could not infer output dtype. ",
+                dtype ? "Optional" : "Input",
+                " dtype must be either a floating point or complex dtype. Got: ", ToScalarType(t));
     return ReducedShape(self, WrapDims(dims, self.rank()), keepdim).with(t);
   }
   static Value Lower(const Shape& out, Value self, MaybeDims dims, bool, MaybeDType) {
@@ -108,21 +108,30 @@ struct ProdDim {
 
 // ---- max and min. NaN wins, the first index among equals is taken.
 
-void CheckNonEmpty(const Arg& self, const Dims& dims, bool all) {
-  XLA_CHECK(!IsComplex(self.dtype()), kInvalidArgument, "not implemented for complex tensors");
-  XLA_CHECK(self.numel() != 0 || !all, kInvalidArgument,
-            "Expected reduction dim to be specified for input.numel() == 0.");
-  for (int64_t d : dims) {
-    XLA_CHECK(self.dim(d) != 0, kInvalidArgument, "Expected reduction dim ", d,
-              " to have non-zero size.");
+// Where there are no elements: every reduced dimension is named and has some.
+void CheckNonEmpty(const Arg& self, std::optional<Dims> dims, const char* name) {
+  if (self.numel() != 0) return;
+  if (std::string_view(name).starts_with("arg")) {
+    TORCH_CHECK_INDEX(dims, name,
+                      "(): Expected reduction dim to be specified for input.numel() == 0.");
+  } else {
+    TORCH_CHECK(dims, name,
+                "(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                "reduction dim with the 'dim' argument.");
+  }
+  for (int64_t d : *dims) {
+    TORCH_CHECK_INDEX(self.dim(d) != 0, name, "(): Expected reduction dim ", d,
+                      " to have non-zero size.");
   }
 }
 
-template <Reducer kReducer>
+template <Reducer kReducer, Name kName>
 struct Extreme {
   static Shape Infer(const Arg& self, Span dims, bool keepdim) {
     Dims reduced = WrapDims(dims, self.rank());
-    CheckNonEmpty(self, reduced, dims.empty());
+    CheckImplemented(!IsComplex(self.dtype()),
+                     kReducer == Reducer::kMax ? "max_values_cpu" : "min_values_cpu", self.dtype());
+    CheckNonEmpty(self, dims.empty() ? std::nullopt : std::optional(reduced), kName.text);
     return ReducedShape(self, reduced, keepdim);
   }
   static Value Lower(const Shape& out, Value self, Span dims, bool) {
@@ -130,19 +139,24 @@ struct Extreme {
   }
 };
 
-template <Reducer kReducer>
+template <Reducer kReducer, Name kName>
 struct ExtremeAll {
-  static Shape Infer(const Arg& self) { return Extreme<kReducer>::Infer(self, {}, false); }
+  static Shape Infer(const Arg& self) {
+    CheckImplemented(!IsComplex(self.dtype()),
+                     kReducer == Reducer::kMax ? "max_all" : "min_all", self.dtype());
+    return Extreme<kReducer, kName>::Infer(self, {}, false);
+  }
   static Value Lower(const Shape& out, Value self) {
-    return Extreme<kReducer>::Lower(out, self, {}, false);
+    return Extreme<kReducer, kName>::Lower(out, self, {}, false);
   }
 };
 
-template <Reducer kReducer>
+template <Reducer kReducer, Name kName>
 struct ExtremeDim {
   static std::array<Shape, 2> Infer(const Arg& self, int64_t dim, bool keepdim) {
     Dims reduced = OneDim(dim, self.rank());
-    CheckNonEmpty(self, reduced, false);
+    TORCH_CHECK(!IsComplex(self.dtype()), kName.text, "(): does not support complex input");
+    CheckNonEmpty(self, reduced, kName.text);
     Shape out = ReducedShape(self, reduced, keepdim);
     return {out, out.with(DType::kS64)};
   }
@@ -154,11 +168,13 @@ struct ExtremeDim {
   }
 };
 
-template <Reducer kReducer>
+template <Reducer kReducer, Name kName>
 struct ArgExtreme {
   static Shape Infer(const Arg& self, std::optional<int64_t> dim, bool keepdim) {
+    TORCH_CHECK(!IsComplex(self.dtype()), kName.text, "(): does not support complex input");
+    TORCH_CHECK(self.dtype() != DType::kBool, kName.text, "(): does not support bool input");
     Dims reduced = dim ? OneDim(*dim, self.rank()) : WrapDims({}, self.rank());
-    CheckNonEmpty(self, dim ? reduced : Dims{}, !dim);
+    CheckNonEmpty(self, dim ? std::optional(reduced) : std::nullopt, kName.text);
     return ReducedShape(self, reduced, keepdim).with(DType::kS64);
   }
   static Value Lower(const Shape& out, Value self, std::optional<int64_t> dim, bool) {
@@ -172,7 +188,8 @@ struct ArgExtreme {
 struct Aminmax {
   static std::array<Shape, 2> Infer(const Arg& self, std::optional<int64_t> dim, bool keepdim) {
     Dims reduced = dim ? OneDim(*dim, self.rank()) : WrapDims({}, self.rank());
-    CheckNonEmpty(self, dim ? reduced : Dims{}, !dim);
+    CheckImplemented(!IsComplex(self.dtype()), "aminmax_cpu", self.dtype());
+    CheckNonEmpty(self, dim ? std::optional(reduced) : std::nullopt, "aminmax");
     Shape out = ReducedShape(self, reduced, keepdim);
     return {out, out};
   }
@@ -334,17 +351,23 @@ struct VectorNorm {
   static Shape Infer(const Arg& self, const at::Scalar& ord, MaybeDims dims, bool keepdim,
                      MaybeDType dtype) {
     DType t = dtype.value_or(self.dtype());
-    XLA_CHECK(!IsIntOrBool(self.dtype()) && !IsIntOrBool(t), kInvalidArgument,
-              "linalg.vector_norm: Expected a floating point or complex tensor as input.");
+    TORCH_CHECK(!IsIntOrBool(self.dtype()),
+                "linalg.vector_norm: Expected a floating point or complex tensor as input. Got ",
+                ToScalarType(self.dtype()));
+    TORCH_CHECK(!IsIntOrBool(t), "linalg.vector_norm: dtype should be floating point or complex, "
+                "but got ", ToScalarType(t));
     XLA_CHECK(!dtype || IsComplex(t) == IsComplex(self.dtype()), kInvalidArgument,
               "linalg.vector_norm: dtype should be of the kind of the input's");
-    XLA_CHECK(!ord.isComplex(), kInvalidArgument,
+    TORCH_CHECK(!ord.isComplex(),
               "linalg.vector_norm: Expected a non-complex scalar as the order of norm.");
     Dims reduced = WrapDims(dims, self.rank());
     double p = ord.to<double>();
     for (int64_t d : reduced) {
-      XLA_CHECK((p >= 0 && p != HUGE_VAL) || self.rank() == 0 || self.dim(d) != 0, kInvalidArgument,
-                "linalg.vector_norm cannot compute the norm on an empty tensor");
+      if ((p >= 0 && p != HUGE_VAL) || self.rank() == 0 || self.dim(d) != 0) continue;
+      TORCH_CHECK(dims && !dims->empty(), "linalg.vector_norm cannot compute the ", p,
+                  " norm on an empty tensor because the operation does not have an identity");
+      TORCH_CHECK(false, "linalg.vector_norm cannot compute the ", p, " norm on the dimension ", d,
+                  " because this dimension is empty and the operation does not have an identity");
     }
     return ReducedShape(self, reduced, keepdim).with(RealPart(t));
   }
@@ -396,15 +419,15 @@ XLA_OPS(m) {
   Register<mean_dim, Mean>(m);
   Register<prod, Prod>(m);
   Register<prod_dim_int, ProdDim>(m);
-  Register<amax, Extreme<Reducer::kMax>>(m);
-  Register<amin, Extreme<Reducer::kMin>>(m);
+  Register<amax, Extreme<Reducer::kMax, "amax">>(m);
+  Register<amin, Extreme<Reducer::kMin, "amin">>(m);
   Register<aminmax, Aminmax>(m);
-  Register<at::_ops::max, ExtremeAll<Reducer::kMax>>(m);
-  Register<at::_ops::min, ExtremeAll<Reducer::kMin>>(m);
-  Register<max_dim, ExtremeDim<Reducer::kMax>>(m);
-  Register<min_dim, ExtremeDim<Reducer::kMin>>(m);
-  Register<argmax, ArgExtreme<Reducer::kMax>>(m);
-  Register<argmin, ArgExtreme<Reducer::kMin>>(m);
+  Register<at::_ops::max, ExtremeAll<Reducer::kMax, "max">>(m);
+  Register<at::_ops::min, ExtremeAll<Reducer::kMin, "min">>(m);
+  Register<max_dim, ExtremeDim<Reducer::kMax, "max">>(m);
+  Register<min_dim, ExtremeDim<Reducer::kMin, "min">>(m);
+  Register<argmax, ArgExtreme<Reducer::kMax, "argmax">>(m);
+  Register<argmin, ArgExtreme<Reducer::kMin, "argmin">>(m);
   Register<any, TruthAll<Reducer::kOr>>(m);
   Register<any_dim, TruthDim<Reducer::kOr>>(m);
   Register<any_dims, TruthDims<Reducer::kOr>>(m);

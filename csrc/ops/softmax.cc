@@ -29,13 +29,12 @@ Value LogSoftmaxOf(Value x, const Dims& dims) {
 template <auto kFn>
 struct Softmax {
   static Shape Infer(const Arg& self, int64_t dim, bool half_to_float) {
-    WrapDim(dim, self.rank());
     TORCH_CHECK(!half_to_float || self.dtype() == DType::kF16 || self.dtype() == DType::kBF16,
                 "conversion is supported for Half type only");
-    CheckImplemented(
-        IsFloat(self.dtype()),
-        kFn == &SoftmaxOf ? "softmax_lastdim_kernel_impl" : "log_softmax_lastdim_kernel_impl",
-        self.dtype());
+    bool last = WrapDim(dim, self.rank()) >= self.rank() - 1;
+    std::string kernel = kFn == &SoftmaxOf ? "softmax" : "log_softmax";
+    kernel += last ? "_lastdim_kernel_impl" : "_kernel_impl";
+    CheckImplemented(IsFloat(self.dtype()), kernel.c_str(), self.dtype());
     return self.shape().with(half_to_float ? DType::kF32 : self.dtype());
   }
   static Value Lower(const Shape& out, Value self, int64_t dim, bool) {

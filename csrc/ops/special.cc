@@ -131,9 +131,10 @@ constexpr double kLanczos[] = {
 
 }  // namespace
 
+Value FloatBits(Value x) { return hlo::BitcastConvert(x, BitsOf(x.dtype())); }
+
 Value SignBit(Value x) {
-  if (IsFloat(x.dtype())) x = hlo::BitcastConvert(x, BitsOf(x.dtype()));
-  return LtZero(x);
+  return LtZero(IsFloat(x.dtype()) ? FloatBits(x) : x);
 }
 
 Value CopySign(Value a, Value b) {

@@ -75,20 +75,20 @@ struct Neg : Unary<hlo::Neg> {
 };
 
 // A real function that is not defined for complex numbers, in self's dtype.
-template <auto kFn>
+template <auto kFn, Name kName>
 struct RealUnary : Unary<kFn> {
   static Shape Infer(const Arg& self) {
-    XLA_CHECK(!IsComplex(self.dtype()), kInvalidArgument,
-              "the operator is not implemented for complex tensors");
+    TORCH_CHECK_NOT_IMPLEMENTED(!IsComplex(self.dtype()), kName.text,
+                                " is not supported for complex inputs");
     return self.shape();
   }
 };
 
-template <auto kFn>
+template <auto kFn, Name kName>
 struct RealFloatUnary : FloatUnary<kFn> {
   static Shape Infer(const Arg& self) {
     Shape out = FloatUnary<kFn>::Infer(self);
-    CheckImplemented(!IsComplex(out.dtype), "the operator", out.dtype);
+    CheckImplemented(!IsComplex(out.dtype), kName.text, out.dtype);
     return out;
   }
 };
@@ -108,6 +108,16 @@ Value SignOf(Value x) {
   return Where(IsNan(x), 0, Plus(hlo::Sign(x), 0));
 }
 
+struct SignOp : Unary<SignOf> {
+  static Shape Infer(const Arg& self) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !IsComplex(self.dtype()),
+        "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use "
+        "torch.sgn instead.");
+    return self.shape();
+  }
+};
+
 Value Sgn(Value x) {
   if (!IsComplexValue(x)) return SignOf(x);
   Value size = hlo::Abs(x);
@@ -117,9 +127,9 @@ Value Sgn(Value x) {
 
 Value FracOf(Value x) { return hlo::Sub(x, Trunc(x)); }
 
-struct Frac : RealUnary<FracOf> {
+struct Frac : Unary<FracOf> {
   static Shape Infer(const Arg& self) {
-    CheckImplemented(IsFloat(self.dtype()), "frac", self.dtype());
+    CheckImplemented(IsFloat(self.dtype()), "frac_cpu", self.dtype());
     return self.shape();
   }
 };
@@ -306,12 +316,12 @@ XLA_OPS(m) {
   Register<at::_ops::abs, Abs>(m);
   Register<neg, Neg>(m);
   Register<neg_, Neg>(m);
-  Register<sign, RealUnary<SignOf>>(m);
+  Register<sign, SignOp>(m);
   Register<sgn, Unary<Sgn>>(m);
-  Register<at::_ops::ceil, RealUnary<OfFloat<hlo::Ceil>>>(m);
-  Register<at::_ops::floor, RealUnary<OfFloat<hlo::Floor>>>(m);
-  Register<at::_ops::trunc, RealUnary<OfFloat<Trunc>>>(m);
-  Register<at::_ops::round, RealUnary<OfFloat<hlo::RoundNearestEven>>>(m);
+  Register<at::_ops::ceil, RealUnary<OfFloat<hlo::Ceil>, "ceil">>(m);
+  Register<at::_ops::floor, RealUnary<OfFloat<hlo::Floor>, "floor">>(m);
+  Register<at::_ops::trunc, RealUnary<OfFloat<Trunc>, "trunc">>(m);
+  Register<at::_ops::round, RealUnary<OfFloat<hlo::RoundNearestEven>, "round">>(m);
   Register<round_decimals, RoundDecimals>(m);
   Register<frac, Frac>(m);
   Register<at::_ops::exp, FloatUnary<hlo::Exp>>(m);
@@ -340,13 +350,13 @@ XLA_OPS(m) {
   Register<at::_ops::asinh, FloatUnary<Asinh>>(m);
   Register<at::_ops::acosh, FloatUnary<Acosh>>(m);
   Register<at::_ops::atanh, FloatUnary<Atanh>>(m);
-  Register<at::_ops::erf, RealFloatUnary<Erf>>(m);
-  Register<at::_ops::erfc, RealFloatUnary<Erfc>>(m);
-  Register<erfinv, RealFloatUnary<ErfInv>>(m);
-  Register<at::_ops::lgamma, RealFloatUnary<Lgamma>>(m);
-  Register<digamma, RealFloatUnary<Digamma>>(m);
+  Register<at::_ops::erf, RealFloatUnary<Erf, "erf_vml_cpu">>(m);
+  Register<at::_ops::erfc, RealFloatUnary<Erfc, "erfc_vml_cpu">>(m);
+  Register<erfinv, RealFloatUnary<ErfInv, "erfinv_vml_cpu">>(m);
+  Register<at::_ops::lgamma, RealFloatUnary<Lgamma, "lgamma_vml_cpu">>(m);
+  Register<digamma, RealFloatUnary<Digamma, "digamma_cpu">>(m);
   Register<sinc, FloatUnary<Sinc>>(m);
-  Register<special_entr, RealFloatUnary<Entr>>(m);
+  Register<special_entr, RealFloatUnary<Entr, "entr_cpu">>(m);
   Register<logit, Logit>(m);
   Register<angle, Angle>(m);
   Register<nan_to_num, NanToNum>(m);

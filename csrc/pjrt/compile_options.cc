@@ -6,7 +6,13 @@ namespace torch_xla::pjrt {
 namespace {
 
 // Field numbers of xla/pjrt/proto/compile_options.proto and xla/xla_data.proto.
-enum CompileOptionsField { kExecutableBuildOptions = 3, kCompilePortableExecutable = 4 };
+enum CompileOptionsField {
+  kExecutableBuildOptions = 3,
+  kCompilePortableExecutable = 4,
+  kEnvOptionOverrides = 7
+};
+enum MapEntryField { kMapKey = 1, kMapValue = 2 };
+enum OptionOverrideField { kBoolField = 2 };
 enum BuildOptionsField {
   kDeviceOrdinal = 1,
   kNumReplicas = 4,
@@ -46,7 +52,7 @@ std::string DeviceAssignment(std::span<const int64_t> device_ids) {
 
 }  // namespace
 
-std::string EncodeCompileOptions(std::span<const int64_t> device_ids) {
+std::string EncodeCompileOptions(std::span<const int64_t> device_ids, bool cpu) {
   std::string build;
   PutInt(build, kDeviceOrdinal, -1);
   PutInt(build, kNumReplicas, device_ids.empty() ? 1 : static_cast<int64_t>(device_ids.size()));
@@ -55,6 +61,14 @@ std::string EncodeCompileOptions(std::span<const int64_t> device_ids) {
   std::string out;
   PutBytes(out, kExecutableBuildOptions, build);
   if (device_ids.empty()) PutInt(out, kCompilePortableExecutable, 1);
+  if (cpu) {
+    // Else max(0, NaN) is 0, and relu, max pooling and reductions lose NaNs.
+    std::string off, entry;
+    PutInt(off, kBoolField, 0);
+    PutBytes(entry, kMapKey, "xla_cpu_enable_fast_min_max");
+    PutBytes(entry, kMapValue, off);
+    PutBytes(out, kEnvOptionOverrides, entry);
+  }
   return out;
 }
 

@@ -181,7 +181,7 @@ std::string PluginClient::EncodeOptions(const CompileOptions& options) const {
   CheckCompileOptions(options, devices_.size());
   std::vector<int64_t> ids;
   for (int d : options.devices) ids.push_back(devices_[static_cast<size_t>(d)].id);
-  return EncodeCompileOptions(ids);
+  return EncodeCompileOptions(ids, platform_name_ == "cpu" || platform_name_ == "host");
 }
 
 ExecutablePtr PluginClient::Compile(std::string_view module, const CompileOptions& options) {
