@@ -1,7 +1,5 @@
 #include "aten/ops_util.h"
 
-#include <ATen/ops/empty.h>
-
 #include <bit>
 
 #include "aten/device.h"
@@ -11,6 +9,7 @@
 #include "hlo/constant.h"
 #include "hlo/elementwise.h"
 #include "hlo/movement.h"
+#include "lazy/runtime.h"
 
 namespace torch_xla {
 
@@ -48,10 +47,6 @@ HostScalar ReadHostScalar(const at::Tensor& t) {
     return complex(c.real(), c.imag());
   }
   return s.isFloatingPoint() ? real(s.toDouble()) : integer(s.toLong());
-}
-
-at::Tensor MetaLike(const at::Tensor& t) {
-  return at::empty(t.sizes(), at::TensorOptions().dtype(t.scalar_type()).device(c10::kMeta));
 }
 
 namespace {
@@ -94,8 +89,11 @@ ir::Value Full(const Shape& shape, const at::Scalar& value) {
 }
 
 int DeviceOf(std::optional<c10::Device> device) {
-  if (device.has_value() && device->has_index()) return device->index();
-  return CurrentDevice();
+  int index = device.has_value() && device->has_index() ? device->index() : CurrentDevice();
+  lazy::Runtime& runtime = lazy::Runtime::Get();
+  TORCH_CHECK(index < runtime.num_devices(), "xla:", index, " does not exist: ", runtime.platform(),
+              " has ", runtime.num_devices(), " device(s)");
+  return index;
 }
 
 }  // namespace torch_xla

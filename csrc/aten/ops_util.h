@@ -20,16 +20,13 @@ struct HostScalar {
 };
 HostScalar ReadHostScalar(const at::Tensor& t);
 
-// A meta tensor of the same sizes and dtype.
-at::Tensor MetaLike(const at::Tensor& t);
-
 // The value in another dtype (itself when equal), with PyTorch's rules of conversion.
 ir::Value Convert(ir::Value value, DType to);
 // A tensor of the shape filled with a static number, or with an input one.
 ir::Value FullStatic(const Shape& shape, double value);
 ir::Value Full(const Shape& shape, const at::Scalar& value);
 
-// The device that a factory call names, or the current one.
+// The device that a factory call names, or the current one; throws where it does not exist.
 int DeviceOf(std::optional<c10::Device> device);
 
 }  // namespace torch_xla

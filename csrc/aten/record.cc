@@ -1,7 +1,7 @@
 #include "aten/record.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <ATen/ops/zeros.h>
 
 #include "aten/ops_util.h"
 #include "base/flags.h"
@@ -127,49 +127,75 @@ Ref<ir::Node> Recording::Finish(std::span<const Shape> shapes) {
 
 namespace {
 
-at::Tensor ToMeta(const at::Tensor& t) {
+// Of the same sizes and dtype on the host; 0-d CPU tensors stay as they are.
+at::Tensor Like(const at::Tensor& t, c10::DeviceType device) {
   if (!IsXla(t)) return t;
-  return MetaLike(t);
+  return at::zeros(t.sizes(), at::TensorOptions().dtype(t.scalar_type()).device(device));
 }
 
-// Arguments on the meta device; 0-d CPU tensors stay as they are.
-void MoveToMeta(torch::jit::Stack& stack) {
+void MoveTo(c10::DeviceType device, torch::jit::Stack& stack) {
   for (c10::IValue& v : stack) {
     if (v.isTensor()) {
-      v = ToMeta(v.toTensor());
+      v = Like(v.toTensor(), device);
     } else if (v.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor& t : v.toTensorVector()) list.push_back(ToMeta(t));
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(Like(t, device));
       v = list;
     } else if (v.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector()) {
-        list.push_back(t.has_value() ? std::optional(ToMeta(*t)) : std::nullopt);
+        list.push_back(t.has_value() ? std::optional(Like(*t, device)) : std::nullopt);
       }
       v = list;
     } else if (v.isDevice()) {
-      v = c10::Device(c10::kMeta);
+      v = c10::Device(device);
     }
   }
 }
 
+bool HasKernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  return op.hasKernelForDispatchKey(key) ||
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
+}
+
 // False where there is no meta kernel.
 bool CallMeta(const char* name, const char* overload, torch::jit::Stack& stack) {
-  auto handle = c10::Dispatcher::singleton().findSchema({name, overload});
-  if (!handle || !handle->hasKernelForDispatchKey(c10::DispatchKey::Meta)) {
-    if (!handle || !handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
-      return false;
-  }
-  MoveToMeta(stack);
-  handle->callBoxed(stack);
+  auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+  if (!op || !HasKernel(*op, c10::DispatchKey::Meta)) return false;
+  MoveTo(c10::kMeta, stack);
+  op->callBoxed(stack);
   return true;
+}
+
+int64_t LargestTensor(const torch::jit::Stack& stack) {
+  int64_t n = 0;
+  for (const c10::IValue& v : stack) {
+    if (v.isTensor() && v.toTensor().defined()) n = std::max(n, v.toTensor().numel());
+    if (v.isTensorList()) {
+      for (const at::Tensor& t : v.toTensorVector()) n = std::max(n, t.numel());
+    }
+  }
+  return n;
 }
 
 }  // namespace
 
 void RaiseInTorchWords(const char* name, const char* overload, torch::jit::Stack stack,
                        const std::exception& ours) {
-  CallMeta(name, overload, stack);
+  // The CPU kernel has the words that users know (meta kernels are partly other code), but it also
+  // computes where our rule refused wrongly: not for large tensors.
+  constexpr int64_t kSmall = 1 << 20;
+  auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+  try {
+    if (op && HasKernel(*op, c10::DispatchKey::CPU) && LargestTensor(stack) <= kSmall) {
+      MoveTo(c10::kCPU, stack);
+      op->callBoxed(stack);
+    } else {
+      CallMeta(name, overload, stack);
+    }
+  } catch (const c10::NotImplementedError&) {
+    // A kernel that says only this (convolution_overrideable) knows less than we do.
+  }
   TORCH_CHECK(false, ours.what());
 }
 

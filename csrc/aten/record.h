@@ -8,7 +8,7 @@
 //   XLA_OPS(m) { Register<at::_ops::relu, Relu>(m); }
 //
 // Infer gets every argument of the schema as the table below says; it may throw TORCH_CHECK errors,
-// or XLA_CHECK ones, which are turned into PyTorch's own words by asking its meta kernel. It
+// or XLA_CHECK ones, which are turned into PyTorch's own words by asking its CPU or meta kernel. It
 // returns a Shape, a std::array<Shape, N> or a std::vector<Shape>. Lower gets the result shape(s)
 // first and returns a Value, a std::array<Value, N> or a std::vector<Value>.
 //
@@ -532,7 +532,7 @@ struct Results<std::vector<at::Tensor>> {
   }
 };
 
-// Runs PyTorch's meta kernel on the arguments, for its error message; throws `ours` if it accepts
+// Runs PyTorch's CPU (or meta) kernel on such arguments, for its error; throws `ours` if it accepts
 // them.
 [[noreturn]] void RaiseInTorchWords(const char* name, const char* overload, torch::jit::Stack stack,
                                     const std::exception& ours);

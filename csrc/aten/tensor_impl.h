@@ -25,7 +25,12 @@ class XLATensorImpl final : public c10::TensorImpl {
   void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& impl) override;
 
  private:
-  const char* tensorimpl_type_name() const override { return "XLATensorImpl"; }
+  // Ends the message of everything that asks for the storage.
+  const char* tensorimpl_type_name() const override {
+    return "XLATensorImpl: tensors on XLA devices have none; copy to the CPU with .cpu(), or "
+           "compare "
+           "torch_xla._XLAC._xla_get_tensor_id to learn whether two share memory";
+  }
   template <typename Version>
   c10::intrusive_ptr<TensorImpl> Copy(Version&& version, bool allow_change) const;
 

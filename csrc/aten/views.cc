@@ -19,9 +19,10 @@ using lazy::ViewStep;
 Span ToSpan(at::IntArrayRef v) { return {v.data(), v.size()}; }
 int64_t Int(const c10::SymInt& v) { return v.guard_int(__FILE__, __LINE__); }
 
-at::Tensor View(const at::Tensor& self, ViewStep step) {
-  Shape shape = step.shape;
-  return Wrap(Unwrap(self).View(std::move(step)), shape);
+at::Tensor View(const at::Tensor& self, ViewStep&& step) {
+  lazy::Tensor view = Unwrap(self).View(std::move(step));
+  const Shape& shape = view.view_shape();
+  return Wrap(std::move(view), shape);  // the path, and the shape in it, live on in the result
 }
 
 at::Tensor ReshapeTo(const at::Tensor& self, Dims dims) {
@@ -32,8 +33,12 @@ at::Tensor ReshapeTo(const at::Tensor& self, Dims dims) {
 at::Tensor Alias(const at::Tensor& self) { return Wrap(Unwrap(self), ShapeOf(self)); }
 
 at::Tensor ViewKernel(const at::Tensor& self, at::SymIntArrayRef size) {
-  auto dims = at::infer_size_dv(C10_AS_INTARRAYREF_SLOW(size), self.numel());
-  return ReshapeTo(self, Span(dims.data(), dims.size()));
+  at::IntArrayRef wanted = C10_AS_INTARRAYREF_SLOW(size);
+  Span dims(wanted.data(), wanted.size());
+  bool plain = std::all_of(dims.begin(), dims.end(), [](int64_t d) { return d >= 0; });
+  if (plain && Product(dims) == self.numel()) return ReshapeTo(self, dims);
+  auto inferred = at::infer_size_dv(wanted, self.numel());  // -1, or PyTorch's error
+  return ReshapeTo(self, Span(inferred.data(), inferred.size()));
 }
 
 at::Tensor ReshapeAlias(const at::Tensor& self, at::SymIntArrayRef size, at::SymIntArrayRef) {

@@ -88,7 +88,7 @@ void Alias::DropCachedViewsLocked(std::vector<ir::Value>& dropped, bool keep_dat
   }
 }
 
-Ref<ViewPath> ViewPath::Make(Alias* alias, Ref<ViewPath> parent, ViewStep step) {
+Ref<ViewPath> ViewPath::Make(Alias* alias, Ref<ViewPath> parent, ViewStep&& step) {
   auto* p = new (pool::Allocate(sizeof(ViewPath))) ViewPath;
   p->alias_ = alias;
   p->parent_ = std::move(parent);
@@ -153,7 +153,7 @@ void Tensor::Write(ir::Value value) const {
   path_->Cache(*alias_, value);
 }
 
-Tensor Tensor::View(ViewStep step) const {
+Tensor Tensor::View(ViewStep&& step) const {
   Tensor t;
   t.alias_ = alias_;
   t.path_ = ViewPath::Make(alias_.get(), path_, std::move(step));

@@ -53,7 +53,7 @@ class Alias {
 // One more step over an alias or over another view; immutable but for the cached value.
 class ViewPath {
  public:
-  static Ref<ViewPath> Make(Alias* alias, Ref<ViewPath> parent, ViewStep step);
+  static Ref<ViewPath> Make(Alias* alias, Ref<ViewPath> parent, ViewStep&& step);
 
   void Retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void Release();
@@ -87,6 +87,7 @@ class Tensor {
   bool defined() const { return static_cast<bool>(alias_); }
   int device() const { return alias_->device(); }
   bool is_view() const { return static_cast<bool>(path_); }
+  const Shape& view_shape() const { return path_->shape(); }  // of a view
   // Equal for tensors that share memory.
   uint64_t alias_id() const { return alias_->id(); }
   const Ref<Alias>& alias() const { return alias_; }
@@ -94,7 +95,7 @@ class Tensor {
   ir::Value value() const;
   // Takes the value of equal shape and dtype in place, for all tensors of the alias.
   void Write(ir::Value value) const;
-  Tensor View(ViewStep step) const;
+  Tensor View(ViewStep&& step) const;
 
  private:
   Ref<Alias> alias_;

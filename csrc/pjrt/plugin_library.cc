@@ -1,12 +1,14 @@
 #include "pjrt/plugin_library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <variant>
 
@@ -83,6 +85,30 @@ std::string Canonical(const std::string& path) {
   return real ? real.get() : path;
 }
 
+// A library cut short maps well and dies of SIGBUS when its missing pages are touched, still inside
+// dlopen: each loaded segment has to lie within the file. What is no ELF file is dlopen's to
+// refuse.
+void CheckComplete(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  auto size = static_cast<uint64_t>(file.tellg());
+  ElfW(Ehdr) header;
+  file.seekg(0);
+  if (!file.read(reinterpret_cast<char*>(&header), sizeof(header)) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_phentsize != sizeof(ElfW(Phdr))) {
+    return;
+  }
+  file.seekg(static_cast<std::streamoff>(header.e_phoff));
+  bool complete = true;
+  for (int i = 0; complete && i < header.e_phnum; ++i) {
+    ElfW(Phdr) segment;
+    complete = !file.read(reinterpret_cast<char*>(&segment), sizeof(segment)).fail() &&
+               (segment.p_type != PT_LOAD || segment.p_offset + segment.p_filesz <= size);
+  }
+  XLA_CHECK(complete, kInvalidArgument, "PJRT plugin '", path, "' is damaged: the file of ", size,
+            " bytes ends before its contents; install it again");
+}
+
 }  // namespace
 
 PluginLibrary& PluginLibrary::Open(const std::string& path) {
@@ -111,6 +137,7 @@ PluginLibrary& PluginLibrary::Adopt(const std::string& name, const PJRT_Api* api
 
 void PluginLibrary::Load() {
   CheckFile(path_);
+  CheckComplete(path_);
   // The runtime inside a plugin is talkative; a user who sets the variable wants to hear it.
   setenv("TF_CPP_MIN_LOG_LEVEL", "2", /*overwrite=*/0);
   void* handle = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
