@@ -104,9 +104,9 @@ int64_t Rank(const Arg& a) { return std::max<int64_t>(a.rank(), 1); }
 // An index that fits the operand except in dimension `dim`, and the source everywhere.
 void CheckIndex(const char* name, const Arg& self, int64_t dim, const Arg& index, const Arg* src) {
   dim = WrapDim(dim, self.rank());
+  if (index.numel() == 0) return;  // of any type and rank
   XLA_CHECK(index.dtype() == DType::kS64 || index.dtype() == DType::kS32, kInvalidArgument, name,
             "(): Expected dtype int32/int64 for index");
-  if (index.numel() == 0) return;
   XLA_CHECK(Rank(index) == Rank(self) && (!src || Rank(*src) == Rank(index)), kInvalidArgument,
             name, "(): Index, self and src should have the same number of dimensions");
   for (int64_t d = 0; d < Rank(index); ++d) {

@@ -1,0 +1,241 @@
+// Nearest, linear and cubic resampling: each output element is a weighted sum of a few input
+// elements along each dimension, whose positions and weights are constants of the program.
+#include <ATen/ops/_upsample_nearest_exact1d_backward_ops.h>
+#include <ATen/ops/_upsample_nearest_exact1d_ops.h>
+#include <ATen/ops/_upsample_nearest_exact2d_backward_ops.h>
+#include <ATen/ops/_upsample_nearest_exact2d_ops.h>
+#include <ATen/ops/_upsample_nearest_exact3d_backward_ops.h>
+#include <ATen/ops/_upsample_nearest_exact3d_ops.h>
+#include <ATen/ops/upsample_bicubic2d_backward_ops.h>
+#include <ATen/ops/upsample_bicubic2d_ops.h>
+#include <ATen/ops/upsample_bilinear2d_backward_ops.h>
+#include <ATen/ops/upsample_bilinear2d_ops.h>
+#include <ATen/ops/upsample_linear1d_backward_ops.h>
+#include <ATen/ops/upsample_linear1d_ops.h>
+#include <ATen/ops/upsample_nearest1d_backward_ops.h>
+#include <ATen/ops/upsample_nearest1d_ops.h>
+#include <ATen/ops/upsample_nearest2d_backward_ops.h>
+#include <ATen/ops/upsample_nearest2d_ops.h>
+#include <ATen/ops/upsample_nearest3d_backward_ops.h>
+#include <ATen/ops/upsample_nearest3d_ops.h>
+#include <ATen/ops/upsample_trilinear3d_backward_ops.h>
+#include <ATen/ops/upsample_trilinear3d_ops.h>
+
+#include <cmath>
+
+#include "hlo/dot.h"
+#include "ops/lowering.h"
+
+namespace torch_xla::ops {
+namespace {
+
+enum class Mode { kNearest, kNearestExact, kLinear, kCubic };
+
+using Scale = std::optional<double>;
+
+// Along one dimension: output o is the sum over taps t of weights[t][o] * x[positions[t][o]].
+struct Taps {
+  std::vector<std::vector<int64_t>> positions;
+  std::vector<std::vector<double>> weights;
+};
+
+// The step in the input for one in the output.
+template <typename T>
+T Step(int64_t in, int64_t out, bool align_corners, Scale scale) {
+  if (align_corners) return out > 1 ? static_cast<T>(in - 1) / static_cast<T>(out - 1) : 0;
+  return scale && *scale > 0 ? static_cast<T>(1 / *scale)
+                             : static_cast<T>(in) / static_cast<T>(out);
+}
+
+// Weights of the four neighbours at distance t past the second, with A = -0.75.
+template <typename T>
+std::array<T, 4> CubicWeights(T t) {
+  constexpr T a = -0.75;
+  auto near = [](T x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  auto far = [](T x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  return {far(t + 1), near(t), near(1 - t), far(2 - t)};
+}
+
+// T is what PyTorch computes positions and weights in.
+template <typename T>
+Taps TapsOf(Mode mode, int64_t in, int64_t out, bool align_corners, Scale scale) {
+  size_t n = mode == Mode::kLinear ? 2 : mode == Mode::kCubic ? 4 : 1;
+  Taps taps{std::vector<std::vector<int64_t>>(n), std::vector<std::vector<double>>(n)};
+  T step = Step<T>(in, out, align_corners, scale);
+  auto add = [&](size_t tap, int64_t at, T weight) {
+    taps.positions[tap].push_back(std::clamp<int64_t>(at, 0, in - 1));
+    taps.weights[tap].push_back(static_cast<double>(weight));
+  };
+  for (int64_t o = 0; o < out; ++o) {
+    auto centre = static_cast<T>(o);
+    if (mode == Mode::kNearest || mode == Mode::kNearestExact) {
+      T at = (mode == Mode::kNearest ? centre : centre + T{0.5}) * step;
+      add(0, static_cast<int64_t>(std::floor(at)), 1);
+      continue;
+    }
+    T at = align_corners ? centre * step : (centre + T{0.5}) * step - T{0.5};
+    if (mode == Mode::kLinear) at = std::max<T>(at, 0);
+    auto first = static_cast<int64_t>(std::floor(at));
+    if (mode == Mode::kLinear) {
+      first = std::min(first, in - 1);
+      T past = std::clamp<T>(at - static_cast<T>(first), 0, 1);
+      add(0, first, 1 - past);
+      add(1, first + 1, past);
+    } else {
+      auto w = CubicWeights<T>(at - static_cast<T>(first));
+      for (size_t t = 0; t < 4; ++t) add(t, first - 1 + static_cast<int64_t>(t), w[t]);
+    }
+  }
+  return taps;
+}
+
+// k where each element is just repeated k times, else 0.
+int64_t Repeats(const Taps& taps, int64_t in) {
+  const std::vector<int64_t>& at = taps.positions[0];
+  auto out = static_cast<int64_t>(at.size());
+  if (taps.positions.size() != 1 || out % in != 0) return 0;
+  for (int64_t o = 0; o < out; ++o) {
+    if (at[At(o)] != o / (out / in)) return 0;
+  }
+  return out / in;
+}
+
+Value Resample(Value x, int64_t dim, const Taps& taps) {
+  if (int64_t k = Repeats(taps, x.dim(dim))) {
+    Dims split = x.dims(), joined = x.dims(), kept = Range(x.rank());
+    split.insert(At(dim) + 1, k);
+    joined[At(dim)] *= k;
+    for (int64_t& d : kept) d += d > dim;
+    return hlo::Reshape(hlo::BroadcastInDim(x, split, kept), joined);
+  }
+  Value sum;
+  for (size_t t = 0; t < taps.positions.size(); ++t) {
+    Value part = Take(x, dim, Int64s(x.builder(), taps.positions[t]));
+    if (taps.positions.size() > 1) {
+      Value w = Floats(x.builder(), x.dtype(), taps.weights[t]);
+      part = hlo::Mul(part, AlongDim(w, part.dims(), dim));
+    }
+    sum = sum.valid() ? hlo::Add(sum, part) : part;
+  }
+  return sum;
+}
+
+// A product with the matrix [out, in] of the weights, which is computed where it is used.
+Value ResampleBack(Value g, int64_t dim, int64_t in, const Taps& taps) {
+  if (int64_t k = Repeats(taps, in)) {
+    Dims split = g.dims();
+    split[At(dim)] = in;
+    split.insert(At(dim) + 1, k);
+    return Sum(hlo::Reshape(g, split), {dim + 1});
+  }
+  Builder& b = g.builder();
+  const Dims matrix{g.dim(dim), in};
+  Value column = hlo::Iota(b, {DType::kS64, matrix}, 1);
+  Value weights = hlo::Full(b, {g.dtype(), matrix}, 0);
+  for (size_t t = 0; t < taps.positions.size(); ++t) {
+    Value here = hlo::Eq(AlongDim(Int64s(b, taps.positions[t]), matrix, 0), column);
+    Value w = AlongDim(Floats(b, g.dtype(), taps.weights[t]), matrix, 0);
+    weights = hlo::Add(weights, Where(here, w, 0));
+  }
+  // The new dimension comes last.
+  Dims back = AllBut(g.rank(), g.rank() - 1);
+  back.insert(At(dim), g.rank() - 1);
+  return hlo::Transpose(hlo::DotGeneral(g, weights, {}, {}, {dim}, {0}), back);
+}
+
+// The arguments after the sizes: align_corners where the schema has it, then a scale for each
+// dimension.
+struct Options {
+  bool align_corners = false;
+  std::vector<Scale> scales;
+  template <typename... Rest>
+  explicit Options(Rest... rest) {
+    (Add(rest), ...);
+  }
+  void Add(bool b) { align_corners = b; }
+  void Add(Scale s) { scales.push_back(s); }
+};
+
+// x along all spatial dimensions from `in` to `out`; kResample is one of the two above.
+template <Mode kMode, bool kBack>
+Value ResampleAll(Value x, const Dims& in, const Dims& out, const Options& options) {
+  bool wide = x.dtype() == DType::kF64 && kMode != Mode::kNearest && kMode != Mode::kNearestExact;
+  for (size_t i = 0; i < options.scales.size(); ++i) {
+    auto dim = static_cast<int64_t>(i + 2);
+    int64_t from = in[i + 2], to = out[i + 2];
+    if (from == to && (kMode == Mode::kLinear || !options.scales[i])) continue;
+    Taps taps = wide ? TapsOf<double>(kMode, from, to, options.align_corners, options.scales[i])
+                     : TapsOf<float>(kMode, from, to, options.align_corners, options.scales[i]);
+    x = kBack ? ResampleBack(x, dim, from, taps) : Resample(x, dim, taps);
+  }
+  return x;
+}
+
+// Of x's rank, with these spatial sizes, all positive.
+Dims Resized(const Arg& x, Span size) {
+  XLA_CHECK(x.rank() == static_cast<int64_t>(size.size()) + 2, kInvalidArgument,
+            "It is expected input_size equals to ", size.size() + 2, ", but got size ", x.rank());
+  Dims out = x.dims();
+  for (size_t i = 0; i < size.size(); ++i) {
+    XLA_CHECK(size[i] > 0 && out[i + 2] > 0, kInvalidArgument,
+              "Input and output sizes should be greater than 0");
+    out[i + 2] = size[i];
+  }
+  return out;
+}
+
+template <Mode kMode, typename... Rest>
+struct Upsample {
+  static Shape Infer(const Arg& x, Span size, Rest...) { return x.shape().with(Resized(x, size)); }
+  static Value Lower(const Shape& out, Value x, Span, Rest... rest) {
+    Value y = ResampleAll<kMode, false>(Widen(x), x.dims(), out.dims, Options(rest...));
+    return hlo::ConvertTo(y, out.dtype);
+  }
+};
+
+template <Mode kMode, typename... Rest>
+struct UpsampleBackward {
+  static Shape Infer(const Arg& g, Span output_size, Span input_size, Rest...) {
+    XLA_CHECK(g.dims().size() == input_size.size() && Resized(g, output_size) == g.dims(),
+              kInvalidArgument,
+              "Expected grad_output to have the same shape as output; output.size() = ",
+              ToString(output_size), " but got ", ToString(g.dims()));
+    return g.shape().with(Dims(input_size));
+  }
+  static Value Lower(const Shape& out, Value g, Span, Span, Rest... rest) {
+    Value y = ResampleAll<kMode, true>(Widen(g), out.dims, g.dims(), Options(rest...));
+    return hlo::ConvertTo(y, out.dtype);
+  }
+};
+
+template <typename Forward, typename Backward, Mode kMode, typename... Rest>
+void RegisterPair(torch::Library& m) {
+  Register<Forward, Upsample<kMode, Rest...>>(m);
+  Register<Backward, UpsampleBackward<kMode, Rest...>>(m);
+}
+
+}  // namespace
+
+XLA_OPS(m) {
+  namespace op = at::_ops;
+  constexpr Mode kNearest = Mode::kNearest, kExact = Mode::kNearestExact, kLinear = Mode::kLinear;
+  RegisterPair<op::upsample_nearest1d, op::upsample_nearest1d_backward, kNearest, Scale>(m);
+  RegisterPair<op::upsample_nearest2d, op::upsample_nearest2d_backward, kNearest, Scale, Scale>(m);
+  RegisterPair<op::upsample_nearest3d, op::upsample_nearest3d_backward, kNearest, Scale, Scale,
+               Scale>(m);
+  RegisterPair<op::_upsample_nearest_exact1d, op::_upsample_nearest_exact1d_backward, kExact,
+               Scale>(m);
+  RegisterPair<op::_upsample_nearest_exact2d, op::_upsample_nearest_exact2d_backward, kExact, Scale,
+               Scale>(m);
+  RegisterPair<op::_upsample_nearest_exact3d, op::_upsample_nearest_exact3d_backward, kExact, Scale,
+               Scale, Scale>(m);
+  RegisterPair<op::upsample_linear1d, op::upsample_linear1d_backward, kLinear, bool, Scale>(m);
+  RegisterPair<op::upsample_bilinear2d, op::upsample_bilinear2d_backward, kLinear, bool, Scale,
+               Scale>(m);
+  RegisterPair<op::upsample_trilinear3d, op::upsample_trilinear3d_backward, kLinear, bool, Scale,
+               Scale, Scale>(m);
+  RegisterPair<op::upsample_bicubic2d, op::upsample_bicubic2d_backward, Mode::kCubic, bool, Scale,
+               Scale>(m);
+}
+
+}  // namespace torch_xla::ops
