@@ -3,6 +3,7 @@
 What `pip install -e` does, in a second and without compiling: a .pth file and the metadata.
 """
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -24,10 +25,12 @@ def main() -> None:
     if metadata is not None:  # an older one, or a wheel that somebody installed
         pip = [sys.executable, "-m", "pip", "uninstall", "-q", "-y", "--root-user-action=ignore"]
         subprocess.run([*pip, "torch-xla"], check=True)
+    for left in site.glob("torch_xla-*.dist-info"):
+        shutil.rmtree(left)
     info = site / prepare_metadata_for_build_wheel(str(site))
     pth.write_text(f"{ROOT}\n")
     (info / "INSTALLER").write_text("make dev\n")
-    files = [PTH, *(f"{info.name}/{p.name}" for p in info.iterdir() if p.is_file())]
+    files = [PTH, *(f"{p.relative_to(site)}" for p in info.rglob("*") if p.is_file())]
     (info / "RECORD").write_text("".join(f"{f},,\n" for f in [*files, f"{info.name}/RECORD"]))
     print(f"torch-xla of {ROOT} is importable in {sys.prefix}")
 
