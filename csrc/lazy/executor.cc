@@ -100,10 +100,9 @@ void Fail(const Launch& launch, const Status& error) {
 
 // On the launcher's thread.
 void Run(const Launch& launch) {
-  static metrics::Metric* execute_time = metrics::GetMetric("ExecuteTime");
   static metrics::Counter* executions = metrics::GetCounter("ExecuteComputation");
   Runtime& runtime = Runtime::Get();
-  auto start = std::chrono::steady_clock::now();
+  auto execution = std::make_shared<Execution>();
   std::vector<pjrt::BufferPtr> held;
   std::vector<std::vector<pjrt::Buffer*>> arguments(1);
   if (!launch.lanes.empty()) {
@@ -124,11 +123,10 @@ void Run(const Launch& launch) {
   pjrt::ExecuteResult result = launch.program->Get().Execute(arguments, options);
   XLA_INTERNAL_CHECK(result.outputs[0].size() == launch.results.size());
   for (size_t i = 0; i < launch.results.size(); ++i) {
-    launch.results[i]->Set(std::move(result.outputs[0][i]));
+    launch.results[i]->Set(std::move(result.outputs[0][i]), execution);
   }
-  result.done[0].OnReady([start, device = launch.device](const Status&) {
-    std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
-    metrics::AddSample(execute_time, took.count());
+  result.done[0].OnReady([execution, device = launch.device](const Status&) {
+    execution->Finished();
     Runtime::Get().LaunchDone(device);
   });
 }
@@ -302,13 +300,18 @@ void ToHost(std::span<const Tensor> tensors, std::span<void* const> dst) {
   Materialize(tensors);
   metrics::Timed timed(time);
   std::vector<pjrt::BufferPtr> buffers;
+  std::vector<Ref<Data>> data;
   for (const Tensor& t : tensors) {
     ir::Value v = t.value();
     XLA_INTERNAL_CHECK(!Pending(v));
-    buffers.push_back(static_cast<Data*>(v.node->payload())->Wait());
+    data.emplace_back(static_cast<Data*>(v.node->payload()));
+    buffers.push_back(data.back()->Wait());
     metrics::AddSample(bytes, static_cast<double>(v.shape().bytes()));
   }
-  for (const pjrt::BufferPtr& b : buffers) b->ReadyEvent().Wait("the computation of a tensor");
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    buffers[i]->ReadyEvent().Wait("the computation of a tensor");
+    data[i]->Finished();
+  }
   std::vector<pjrt::Event> copies;
   for (size_t i = 0; i < buffers.size(); ++i) copies.push_back(buffers[i]->CopyToHost(dst[i]));
   // All of them, also after a failure or Ctrl-C: the plugin writes into dst until its event is
