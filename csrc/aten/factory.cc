@@ -166,7 +166,8 @@ void LowerLinspace(const ir::Node& n, hlo::Builder& b, std::span<const hlo::Valu
   hlo::Value up = hlo::Add(start, hlo::Mul(i, step));
   hlo::Value down =
       hlo::Sub(end, hlo::Mul(hlo::Sub(hlo::FullLike(i, static_cast<double>(steps - 1)), i), step));
-  hlo::Value low = hlo::Lt(i, hlo::FullLike(i, static_cast<double>(steps / 2)));
+  int64_t half = steps / 2;
+  hlo::Value low = hlo::Lt(i, hlo::FullLike(i, static_cast<double>(half)));
   out.push_back(hlo::ConvertTo(steps == 1 ? start : hlo::Select(low, up, down), n.shape().dtype));
 }
 
@@ -209,6 +210,7 @@ TORCH_LIBRARY_IMPL(aten, XLA, m) {
   m.impl("empty.memory_format", TORCH_FN(Empty));
   m.impl("empty_strided", TORCH_FN(EmptyStrided));
   m.impl("zeros", TORCH_FN(Zeros));
+  m.impl("_efficientzerotensor", TORCH_FN(Zeros));  // the gradient of sign and its kin
   m.impl("ones", TORCH_FN(Ones));
   m.impl("full", TORCH_FN(FullKernel));
   m.impl("zeros_like", TORCH_FN(FilledLike<0>));

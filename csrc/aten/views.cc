@@ -373,7 +373,7 @@ const at::Tensor& Resize_(const at::Tensor& self, at::SymIntArrayRef size,
     // Elements beyond the old ones are undefined in PyTorch, zero here.
     at::Tensor larger = Wrap(FullStatic(shape.with(Dims{n}), 0), Unwrap(self).device());
     if (self.numel() > 0) SliceDim(larger, 0, 0, self.numel(), 1, true).copy_(flat);
-    flat = larger;
+    flat = std::move(larger);
   } else {
     flat = SliceDim(flat, 0, 0, n, 1, true);
   }

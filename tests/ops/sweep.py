@@ -82,8 +82,9 @@ class Wrong(Exception):
 
 def compare(want: Any, got: Any, random: bool) -> None:
     import torch
-    import torch_xla
     from torch.utils._pytree import tree_leaves
+
+    import torch_xla
 
     want_leaves, got_leaves = tree_leaves(want), tree_leaves(got)
     if len(want_leaves) != len(got_leaves):
@@ -102,7 +103,9 @@ def compare(want: Any, got: Any, random: bool) -> None:
             raise Wrong(f"{g.dtype}{list(g.shape)} instead of {w.dtype}{list(w.shape)}")
         if random:
             continue
-        tolerance = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-7}.get(w.dtype, 1e-4)
+        tolerance = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-7}.get(
+            w.dtype, 1e-4
+        )
         try:
             torch.testing.assert_close(g, w, rtol=tolerance, atol=tolerance, equal_nan=True)
         except AssertionError as e:
@@ -117,9 +120,9 @@ def run_forward(op: Any, sample: Any, random: bool, backward: bool) -> None:
     moved = to_device(inputs)
     # Samples may be views, and in-place variants write: both sides start from their own copies.
     inputs = tree_map(
-        lambda v: v.detach().clone().requires_grad_(v.requires_grad)
-        if isinstance(v, torch.Tensor)
-        else v,
+        lambda v: (
+            v.detach().clone().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v
+        ),
         inputs,
     )
     try:
@@ -162,7 +165,9 @@ def run_errors(op: Any) -> None:
                 t.cpu()
         except Exception as e:
             if not isinstance(e, kind):
-                raise Wrong(f"{type(e).__name__}: {str(e)[:120]} instead of {kind.__name__}") from None
+                raise Wrong(
+                    f"{type(e).__name__}: {str(e)[:120]} instead of {kind.__name__}"
+                ) from None
             continue
         raise Wrong(f"accepted what CPU refuses: {error.error_regex[:120]}")
 
@@ -170,6 +175,7 @@ def run_errors(op: Any) -> None:
 def run_entry(op: Any, mode: str, dtype_name: str) -> tuple[str, str]:
     """(result, note)"""
     import torch
+
     import torch_xla
 
     dtype = getattr(torch, dtype_name)
@@ -288,7 +294,9 @@ class Expected:
 
     def write(self) -> None:
         lines = ["# What is not native: mode, dtype, entry of op_db, result. See sweep.py.\n"]
-        lines += [" ".join((*k, v)) + "\n" for k, v in sorted(self.results.items()) if v != "native"]
+        lines += [
+            " ".join((*k, v)) + "\n" for k, v in sorted(self.results.items()) if v != "native"
+        ]
         EXPECTATIONS.write_text("".join(lines))
 
 
@@ -316,7 +324,9 @@ def sweep(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--mode", choices=MODES, default="forward")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--only", default="")

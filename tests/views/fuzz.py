@@ -50,8 +50,17 @@ def main() -> None:
             while todo and len(running) < args.workers:
                 first = todo.pop(0)
                 count = min(CHUNK, args.seed + args.programs - first)
-                command = [sys.executable, "-m", "tests.views.fuzz", "--chunk", str(first), str(count)]
-                p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                command = [
+                    sys.executable,
+                    "-m",
+                    "tests.views.fuzz",
+                    "--chunk",
+                    str(first),
+                    str(count),
+                ]
+                p = subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                )
                 running.append((p, first, time.monotonic()))
             for entry in list(running):
                 p, first, start = entry

@@ -218,7 +218,9 @@ class Program:
                 if (want is None) != (got is None):
                     raise AssertionError(f"grad {got} instead of {want}\n" + self.text())
                 if want is not None and got is not None:
-                    torch.testing.assert_close(got.cpu(), want, msg=lambda m: m + "\n" + self.text())
+                    torch.testing.assert_close(
+                        got.cpu(), want, msg=lambda m: m + "\n" + self.text()
+                    )
 
     def text(self) -> str:
         return "\n".join(self.log)
@@ -233,7 +235,7 @@ def ramp(x: torch.Tensor) -> torch.Tensor:
 
 
 def run(draw: Draw, steps: int, with_grad: bool = False) -> Program:
-    """Runs a random program of `steps` steps; raises AssertionError with its text on a difference."""
+    """Runs a random program; raises AssertionError with its text on a difference."""
     program = Program(draw, with_grad)
     program.start()
     try:
