@@ -150,28 +150,11 @@ struct AdaptiveMaxPool {
       const Value elements[] = {Unfold(x, dim, size[At(i)]).elements,
                                 Unfold(at, dim, size[At(i)]).elements};
       const Value inits[] = {hlo::LowestValue(b, x.dtype()), hlo::ScalarInt(b, DType::kS64, -1)};
-      auto best = hlo::Reduce(elements, inits, {dim + 1}, Pick);
+      auto best = hlo::Reduce(elements, inits, {dim + 1}, PickMaximum);
       x = best[0];
       at = best[1];
     }
     return {x, at};
-  }
-
- private:
-  // Reductions may take the elements in any order: the position decides between equals.
-  static std::vector<Value> Pick(Builder& b, std::span<const Value> v) {
-    Value x = v[0], i = v[1], y = v[2], j = v[3];
-    Value later = hlo::Gt(j, i);
-    Value take = hlo::Gt(y, x);
-    Value equal = hlo::Eq(y, x);
-    if (IsFloat(x.dtype())) {
-      take = hlo::Or(take, hlo::And(IsNan(y), hlo::Or(hlo::Not(IsNan(x)), later)));
-      equal = hlo::And(equal, hlo::Not(IsNan(x)));
-    }
-    take = hlo::Or(take, hlo::And(equal, hlo::Not(later)));
-    Value none = hlo::ScalarInt(b, DType::kS64, -1);
-    take = hlo::And(hlo::Or(take, hlo::Eq(i, none)), hlo::Ne(j, none));
-    return {hlo::Select(take, y, x), hlo::Select(take, j, i)};
   }
 };
 

@@ -107,10 +107,10 @@ struct Index {
 struct IndexPut {
   static Shape Infer(const Arg& self, std::span<const Arg* const> indices, const Arg& values,
                      bool) {
-    TORCH_CHECK_INDEX(self.dtype() == values.dtype(),
-                      "Index put requires the source and destination dtypes match, got ",
-                      TorchName(self.dtype()), " for the destination and ",
-                      TorchName(values.dtype()), " for the source.");
+    TORCH_CHECK(self.dtype() == values.dtype(),
+                "Index put requires the source and destination dtypes match, got ",
+                TorchName(self.dtype()), " for the destination and ", TorchName(values.dtype()),
+                " for the source.");
     IndexPlan plan(self.dims(), indices);
     bool fits = values.dims().size() <= plan.out.size();
     for (size_t i = 0; fits && i < values.dims().size(); ++i) {
@@ -185,6 +185,7 @@ at::Tensor IndexTensor(const at::Tensor& self, const Indices& indices) {
 struct MaskedFill {
   template <typename V>
   static Shape Infer(const Arg& self, const Arg& mask, const V& value) {
+    Dims out = Broadcast(mask.dims(), self.dims());
     TORCH_CHECK(mask.dtype() == DType::kBool,
                 "masked_fill_ only supports boolean masks, but got mask with dtype ",
                 c10::scalarTypeToTypeMeta(ToScalarType(mask.dtype())));
@@ -193,7 +194,7 @@ struct MaskedFill {
                   "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                   value.rank(), " dimension(s).");
     }
-    return self.shape().with(Broadcast(self.dims(), mask.dims()));
+    return self.shape().with(out);
   }
   static Value Lower(const Shape& out, Value self, Value mask, Value value) {
     return hlo::Select(hlo::BroadcastTo(mask, out.dims), Fit(value, out), Fit(self, out));
@@ -225,13 +226,18 @@ std::optional<at::Tensor> OnlyMask(const at::Tensor& self, const Indices& indice
   return mask->reshape(sizes);
 }
 
+// The mask where index_put is a masked_fill with the number `values`.
+std::optional<at::Tensor> FillMask(const at::Tensor& self, const Indices& indices,
+                                   const at::Tensor& values, bool accumulate) {
+  if (accumulate || values.numel() != 1 || values.scalar_type() != self.scalar_type()) return {};
+  return OnlyMask(self, indices);
+}
+
 at::Tensor& IndexPutImpl(at::Tensor& self, const Indices& indices, const at::Tensor& values,
                          bool accumulate, bool) {
-  if (!accumulate && values.numel() == 1 && values.scalar_type() == self.scalar_type()) {
-    if (std::optional<at::Tensor> mask = OnlyMask(self, indices)) {
-      return record::Kernel<at::_ops::masked_fill__Tensor, MaskedFill>::Call(self, *mask,
-                                                                             values.reshape({}));
-    }
+  if (auto mask = FillMask(self, indices, values, accumulate)) {
+    return record::Kernel<at::_ops::masked_fill__Tensor, MaskedFill>::Call(self, *mask,
+                                                                           values.reshape({}));
   }
   return record::Kernel<at::_ops::index_put_, IndexPut>::Call(self, Prepare(self, indices), values,
                                                               accumulate);
@@ -244,6 +250,10 @@ at::Tensor& IndexPutInPlace(at::Tensor& self, const Indices& indices, const at::
 
 at::Tensor IndexPutOf(const at::Tensor& self, const Indices& indices, const at::Tensor& values,
                       bool accumulate) {
+  if (auto mask = FillMask(self, indices, values, accumulate)) {
+    return record::Kernel<at::_ops::masked_fill_Tensor, MaskedFill>::Call(self, *mask,
+                                                                          values.reshape({}));
+  }
   return record::Kernel<at::_ops::index_put, IndexPut>::Call(self, Prepare(self, indices), values,
                                                              accumulate);
 }
@@ -286,9 +296,8 @@ void CheckSource(const char* name, const Arg& self, int64_t dim, const Arg& inde
                  const Arg& source) {
   CheckVector(name, index);
   dim = WrapDim(dim, self.rank());
-  TORCH_CHECK(self.dtype() == source.dtype(), name,
-              "(): self and source expected to have the same dtype, but got (self) ",
-              TorchName(self.dtype()), " and (source) ", TorchName(source.dtype()));
+  XLA_CHECK(self.dtype() == source.dtype(), kInvalidArgument, name,
+            "(): self and source expected to have the same dtype");
   Dims expected = SliceDims(self.dims(), dim, index.numel());
   bool fits = source.dims() == expected || (source.numel() == 1 && Product(expected) == 1);
   XLA_CHECK(fits, kInvalidArgument, name, "(): source of shape ", ToString(source.dims()),

@@ -22,6 +22,19 @@ inline Dims AllBut(int64_t rank, int64_t dim) {
   return d;
 }
 
+// Throws in the words of expand() unless `from` broadcasts to `to`.
+inline void CheckExpands(const Dims& from, const Dims& to) {
+  TORCH_CHECK(from.size() <= to.size(), "expand: the number of sizes provided (", to.size(),
+              ") must be greater or equal to the number of dimensions in the tensor (", from.size(),
+              ")");
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t at = to.size() - from.size() + i;
+    TORCH_CHECK(from[i] == 1 || from[i] == to[at], "The expanded size of the tensor (", to[at],
+                ") must match the existing size (", from[i], ") at non-singleton dimension ", at,
+                ".  Target sizes: ", ToString(to), ".  Tensor sizes: ", ToString(from));
+  }
+}
+
 // v[n] along dimension `dim` of `dims`.
 inline Value AlongDim(Value v, const Dims& dims, int64_t dim) {
   return hlo::BroadcastInDim(v, dims, {dim});

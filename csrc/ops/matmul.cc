@@ -136,8 +136,7 @@ Shape InferAdd(const Arg& self, const Shape& out) {
   XLA_CHECK(self.dtype() == out.dtype, kInvalidArgument,
             "self and mat2 must have the same dtype, but got ", TorchName(self.dtype()), " and ",
             TorchName(out.dtype));
-  XLA_CHECK(Broadcast(self.dims(), out.dims) == out.dims, kInvalidArgument,
-            "self does not broadcast to ", ToString(out.dims));
+  CheckExpands(self.dims(), out.dims);
   return out;
 }
 
@@ -157,8 +156,7 @@ struct AddMatmulTo {
   static Shape Infer(const Arg& self, const Arg& a, const Arg& b, DType dtype, const at::Scalar&,
                      const at::Scalar&) {
     Shape out = kInfer(a, b).with(dtype);
-    XLA_CHECK(Broadcast(self.dims(), out.dims) == out.dims, kInvalidArgument,
-              "self does not broadcast to ", ToString(out.dims));
+    CheckExpands(self.dims(), out.dims);
     return out;
   }
   static Value Lower(const Shape& out, Value self, Value a, Value b, DType, Beta beta,

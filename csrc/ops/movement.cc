@@ -289,9 +289,17 @@ at::Tensor TriuIndices(int64_t r, int64_t c, int64_t k, at::TensorOptions o) {
   return at::triu_indices(r, c, k, o);
 }
 
+// All tensors look contiguous. F.pad(mode="circular") asks for this one.
+at::Tensor NewEmptyStrided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef,
+                           std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                           std::optional<at::Device> device, std::optional<bool>) {
+  return self.new_empty_symint(size, dtype, layout, device, /*pin_memory=*/{});
+}
+
 }  // namespace
 
 XLA_OPS(m) {
+  m.impl("new_empty_strided", TORCH_FN(NewEmptyStrided));
   Register<at::_ops::cat, Cat>(m);
   Register<at::_ops::stack, Stack>(m);
   Register<at::_ops::flip, Flip>(m);

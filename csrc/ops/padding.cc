@@ -30,10 +30,10 @@ struct ConstantPad {
     Dims out = self.dims();
     for (size_t i = 0; i < pad.size() / 2; ++i) {
       int64_t& d = out[out.size() - 1 - i];
-      TORCH_CHECK(d + pad[2 * i] + pad[2 * i + 1] >= 0, "The input size ", d,
-                  ", plus negative padding ", pad[2 * i], " and ", pad[2 * i + 1],
-                  " resulted in a negative output size, which is invalid. Check dimension ",
-                  out.size() - 1 - i, " of your input.");
+      // Cutting off comes first.
+      int64_t kept = d + std::min<int64_t>(pad[2 * i], 0);
+      TORCH_CHECK(kept >= 0 && kept + std::min<int64_t>(pad[2 * i + 1], 0) >= 0,
+                  "narrow(): length must be non-negative.");
       d += pad[2 * i] + pad[2 * i + 1];
     }
     return self.shape().with(out);

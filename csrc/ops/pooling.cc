@@ -10,6 +10,8 @@
 #include <ATen/ops/max_pool3d_with_indices_backward_ops.h>
 #include <ATen/ops/max_pool3d_with_indices_ops.h>
 
+#include <limits>
+
 namespace torch_xla::ops {
 
 namespace {
@@ -108,6 +110,20 @@ Value TakesMaximum(Value a, Value b) {
   return IsFloat(b.dtype()) ? hlo::Or(larger, IsNan(b)) : larger;
 }
 
+std::vector<Value> PickMaximum(Builder& b, std::span<const Value> v) {
+  Value x = v[0], i = v[1], y = v[2], j = v[3];
+  Value later = hlo::Gt(j, i);
+  Value take = hlo::Gt(y, x);
+  Value equal = hlo::Eq(y, x);
+  if (IsFloat(x.dtype())) {
+    take = hlo::Or(take, hlo::And(IsNan(y), hlo::Or(hlo::Not(IsNan(x)), later)));
+  }
+  take = hlo::Or(take, hlo::And(equal, hlo::Not(later)));
+  Value none = hlo::ScalarInt(b, i.dtype(), -1);
+  take = hlo::And(hlo::Or(take, hlo::Eq(i, none)), hlo::Ne(j, none));
+  return {hlo::Select(take, y, x), hlo::Select(take, j, i)};
+}
+
 Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n) {
   int64_t plane = 1, planes = 1;
   for (int64_t i = 0; i < out.rank(); ++i) {
@@ -130,7 +146,68 @@ Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n) {
 
 namespace {
 
-// Values by a plain window reduction; indices by a second one that falls away when nobody asks.
+// Windows of at most so many elements are unrolled; larger ones are reduced.
+constexpr int64_t kUnrolled = 32;
+
+// Calls visit(offset of the first window's element) for all elements of a window, in row-major
+// order.
+template <typename Visit>
+void ForEachOffset(const PoolWindow& w, const Visit& visit) {
+  Dims at(At(w.n), 0);
+  for (int64_t i = Product(w.kernel); i > 0; --i) {
+    Dims offset;
+    for (size_t d = 0; d < At(w.n); ++d) offset.push_back(at[d] * w.dilation[d] - w.padding[d]);
+    visit(offset);
+    for (size_t d = At(w.n); d-- > 0;) {
+      if (++at[d] < w.kernel[d]) break;
+      at[d] = 0;
+    }
+  }
+}
+
+// The position of each window's maximum, one element of the windows after the other.
+Value UnrolledIndices(const PoolWindow& w, Value x) {
+  Builder& b = x.builder();
+  int64_t r = x.rank();
+  Dims high = w.Highs();
+  for (int64_t& h : high) h = std::max<int64_t>(h, 0);
+  Value padded = hlo::Pad(x, hlo::LowestValue(b, x.dtype()), w.Full(r, w.padding, 0),
+                          w.Full(r, high, 0), Dims(At(r), 0));
+  Shape out{DType::kS32, w.ResultDims(x.dims())};
+  Value best, best_at = hlo::FullInt(b, out, -1);
+  ForEachOffset(w, [&](const Dims& offset) {
+    Dims start(At(r), 0), limit = x.dims(), strides = w.Full(r, w.stride, 1);
+    Value at = hlo::FullInt(b, out, 0), inside = hlo::FullInt(b, out.with(DType::kBool), 1);
+    for (size_t d = 0; d < At(w.n); ++d) {
+      int64_t dim = r - w.n + static_cast<int64_t>(d);
+      start[At(dim)] = offset[d] + w.padding[d];
+      limit[At(dim)] = start[At(dim)] + (w.out[d] - 1) * w.stride[d] + 1;
+      Value i = hlo::Iota(b, out, dim);
+      i = Plus(Times(i, static_cast<double>(w.stride[d])), static_cast<double>(offset[d]));
+      if (offset[d] < 0) inside = hlo::And(inside, hlo::Ge(i, FullLike(i, 0)));
+      if (offset[d] + (w.out[d] - 1) * w.stride[d] >= w.in[d]) {
+        inside = hlo::And(inside, hlo::Lt(i, FullLike(i, static_cast<double>(w.in[d]))));
+      }
+      at = hlo::Add(Times(at, static_cast<double>(w.in[d])), i);
+    }
+    Value v = hlo::Slice(padded, start, limit, strides);
+    Value take = LtZero(best_at);
+    if (best.valid()) take = hlo::Or(take, TakesMaximum(best, v));
+    take = hlo::And(take, inside);
+    best = best.valid() ? hlo::Select(take, v, best) : v;
+    best_at = hlo::Select(take, at, best_at);
+  });
+  return best_at;
+}
+
+Value ReducedIndices(const PoolWindow& w, Value x) {
+  const Value xs[] = {x, FlatPositions(x, w.n)};
+  const Value inits[] = {hlo::LowestValue(x.builder(), x.dtype()),
+                         hlo::ScalarInt(x.builder(), DType::kS64, -1)};
+  return w.Reduce(xs, inits, PickMaximum)[1];
+}
+
+// Values by a plain window reduction; the indices fall away when nobody asks for them.
 template <int64_t kN>
 struct MaxPool {
   static PoolWindow Window(const Dims& x, Span kernel, Span stride, Span padding, Span dilation,
@@ -143,24 +220,21 @@ struct MaxPool {
     Dims out = Window(x.dims(), kernel, stride, padding, dilation, ceil_mode).ResultDims(x.dims());
     return {x.shape().with(out), Shape{DType::kS64, out}};
   }
-  static std::array<Value, 2> Lower(const std::vector<Shape>&, Value x, Span kernel, Span stride,
-                                    Span padding, Span dilation, bool ceil_mode) {
+  static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value x, Span kernel,
+                                    Span stride, Span padding, Span dilation, bool ceil_mode) {
     PoolWindow w = Window(x.dims(), kernel, stride, padding, dilation, ceil_mode);
     Value lowest = hlo::LowestValue(x.builder(), x.dtype());
-    const Value xs[] = {x, FlatPositions(x, kN)};
-    const Value inits[] = {lowest, hlo::ScalarInt(x.builder(), DType::kS64, -1)};
-    auto pick = [](Builder& b, std::span<const Value> v) {
-      // A position of -1 is the start or padding: it wins over nothing, anything over it.
-      Value none = hlo::ScalarInt(b, DType::kS64, -1);
-      Value take = hlo::Or(TakesMaximum(v[0], v[2]), hlo::Eq(v[1], none));
-      take = hlo::And(take, hlo::Ne(v[3], none));
-      return std::vector<Value>{hlo::Select(take, v[2], v[0]), hlo::Select(take, v[3], v[1])};
-    };
-    return {w.Reduce(x, lowest, hlo::Reducer::kMax), w.Reduce(xs, inits, pick)[1]};
+    Value at = IsUnrolled(w) ? UnrolledIndices(w, x) : ReducedIndices(w, x);
+    return {w.Reduce(x, lowest, hlo::Reducer::kMax), hlo::ConvertTo(at, out[1].dtype)};
+  }
+  static bool IsUnrolled(const PoolWindow& w) {
+    return Product(w.kernel) <= kUnrolled && Product(w.in) < std::numeric_limits<int32_t>::max();
   }
 };
 
-// Without dilation the windows' maxima are found again; else the indices say where they were.
+// Each input element takes the gradients of the windows whose index says so: by comparing for small
+// windows, by a scatter for others. Not by select_and_scatter, which takes any of equal maxima and
+// is several times slower on CPUs.
 template <int64_t kN>
 struct MaxPoolBackward {
   static Shape Infer(const Arg& g, const Arg& x, Span kernel, Span stride, Span padding,
@@ -171,19 +245,29 @@ struct MaxPoolBackward {
               ", got ", ToString(g.dims()));
     return x.shape();
   }
-  static Value Lower(const Shape&, Value g, Value x, Span kernel, Span stride, Span padding,
+  static Value Lower(const Shape& out, Value g, Value x, Span kernel, Span stride, Span padding,
                      Span dilation, bool ceil_mode, Value indices) {
     PoolWindow w = MaxPool<kN>::Window(x.dims(), kernel, stride, padding, dilation, ceil_mode);
-    if (std::all_of(w.dilation.begin(), w.dilation.end(), [](int64_t d) { return d == 1; })) {
-      auto select = [](Builder&, std::span<const Value> v) {
-        return std::vector<Value>{hlo::Not(TakesMaximum(v[0], v[1]))};
+    if (!MaxPool<kN>::IsUnrolled(w)) return ScatterPlanes(g, indices, out, kN);
+    g = Widen(g);
+    indices = hlo::ConvertTo(indices, DType::kS32);
+    int64_t r = x.rank();
+    Value here = hlo::ConvertTo(FlatPositions(x, kN), DType::kS32);
+    Value sum = hlo::Full(g.builder(), out.with(g.dtype()), 0);
+    Dims between = w.stride;
+    for (int64_t& d : between) --d;
+    ForEachOffset(w, [&](const Dims& offset) {
+      Dims high;
+      for (size_t d = 0; d < At(kN); ++d) {
+        high.push_back(w.in[d] - offset[d] - (w.out[d] - 1) * w.stride[d] - 1);
+      }
+      auto place = [&](Value v, double none) {
+        return hlo::Pad(v, ScalarOf(v, none), w.Full(r, offset, 0), w.Full(r, high, 0),
+                        w.Full(r, between, 0));
       };
-      int64_t r = x.rank();
-      return hlo::SelectAndScatter(x, g, ScalarOf(x, 0), w.Full(r, w.kernel, 1),
-                                   w.Full(r, w.stride, 1), w.Full(r, w.padding, 0),
-                                   w.Full(r, w.Highs(), 0), select, Combine(hlo::Reducer::kSum));
-    }
-    return ScatterPlanes(g, indices, x.shape(), kN);
+      sum = hlo::Add(sum, Where(hlo::Eq(place(indices, -1), here), place(g, 0), 0));
+    });
+    return hlo::ConvertTo(sum, out.dtype);
   }
 };
 

@@ -37,6 +37,9 @@ struct PoolWindow {
 Value FlatPositions(Value x, int64_t n);
 // Whether the later b takes the maximum from a: when larger, or NaN.
 Value TakesMaximum(Value a, Value b);
+// A reduction of (element, position) to the maximum and where it is: of equals the first position,
+// of NaN the last. Reductions may go through a window in any order. Position -1: nothing yet.
+std::vector<Value> PickMaximum(Builder& b, std::span<const Value> v);
 // g added up at the positions that the indices name within planes of the last n dimensions.
 Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n);
 

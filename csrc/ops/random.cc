@@ -3,6 +3,7 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/topk.h>
 
 #include <cmath>
@@ -194,7 +195,7 @@ at::Tensor& ExponentialInPlace(at::Tensor& self, double lambda, Generator genera
   TORCH_CHECK(self.is_floating_point(),
               "Exponential distribution is a continuous probability distribution. dtype must be a "
               "floating point but you specified ",
-              self.dtype());
+              self.scalar_type());
   return Fill<Exponential>("aten::exponential_", self, generator, {Input(lambda)});
 }
 
@@ -203,7 +204,7 @@ at::Tensor& CauchyInPlace(at::Tensor& self, double median, double sigma, Generat
   TORCH_CHECK(self.is_floating_point(),
               "Cauchy distribution is a continuous probability distribution. dtype must be a "
               "floating point but you specified ",
-              self.dtype());
+              self.scalar_type());
   return Fill<Cauchy>("aten::cauchy_", self, generator, {Input(median), Input(sigma)});
 }
 
@@ -300,7 +301,8 @@ at::Tensor RandpermGenerator(c10::SymInt n, Generator generator,
                              std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                              std::optional<at::Device> device, std::optional<bool>) {
   int64_t count = n.guard_int(__FILE__, __LINE__);
-  TORCH_CHECK(count >= 0, "n must be non-negative, got", count);
+  TORCH_CHECK(count >= 0, "Trying to create tensor with negative dimension ", count, ": [", count,
+              "]");
   int d = DeviceOf(device);
   Shape shape{ToDType(dtype.value_or(at::kLong)), {count}};
   return Wrap(Draw<Permutation>("aten::randperm", shape, d, generator, {}), d);
@@ -337,9 +339,30 @@ at::Tensor Multinomial(const at::Tensor& self, c10::SymInt num_samples, bool rep
   return at::argmax(at::div(self.unsqueeze(-2), q), -1);
 }
 
+// The slope of each negative element is random; `noise` keeps it for the gradient.
+at::Tensor RRelu(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                 const at::Scalar& upper, bool training, Generator generator) {
+  TORCH_CHECK(lower.toDouble() <= upper.toDouble(),
+              "Lower bound should be less than or equal to the upper bound");
+  if (!training) return at::leaky_relu(self, (lower.toDouble() + upper.toDouble()) / 2);
+  TORCH_CHECK(noise.sizes() == self.sizes(),
+              "noise tensor shape must match self tensor shape. Got ",
+              "self.shape = ", self.sizes(), " noise.shape = ", noise.sizes());
+  UniformInPlace(noise, lower.toDouble(), upper.toDouble(), generator);
+  noise.masked_fill_(self > 0, 1);
+  return self * noise;
+}
+
+at::Tensor& RReluInPlace(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
+                         const at::Scalar& upper, bool training, Generator generator) {
+  return self.copy_(RRelu(self, noise, lower, upper, training, generator));
+}
+
 }  // namespace
 
 XLA_OPS(m) {
+  m.impl("rrelu_with_noise", TORCH_FN(RRelu));
+  m.impl("rrelu_with_noise_", TORCH_FN(RReluInPlace));
   m.impl("uniform_", TORCH_FN(UniformInPlace));
   m.impl("normal_", TORCH_FN(NormalInPlace));
   m.impl("normal.Tensor_float", TORCH_FN(NormalTensorFloat));

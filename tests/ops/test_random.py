@@ -1,0 +1,327 @@
+"""Random numbers: the generator's bits, the distributions, reproducibility, dropout."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torch_xla
+
+from .oracle import check, check_error, floats, host_runs
+
+DEVICE = torch.device("xla:0")
+N = 100_000
+
+
+def threefry(key, counter):
+    """Threefry-2x32 with 13 rounds, as Salmon et al. give it, on Python integers."""
+    mask = 0xFFFFFFFF
+    ks = [key & mask, key >> 32]
+    ks.append(ks[0] ^ ks[1] ^ 0x1BD11BDA)
+    x0, x1 = (counter + ks[0]) & mask, ((counter >> 32) + ks[1]) & mask
+    rotations = (13, 15, 26, 6, 17, 29, 16, 24)
+    for i in range(13):
+        x0 = (x0 + x1) & mask
+        r = rotations[i % 8]
+        x1 = ((x1 << r | x1 >> (32 - r)) & mask) ^ x0
+        if i % 4 == 3:
+            turn = i // 4 + 1
+            x0 = (x0 + ks[turn % 3]) & mask
+            x1 = (x1 + ks[(turn + 1) % 3] + turn) & mask
+    return x1 << 32 | x0
+
+
+def signed(x):
+    return x - (1 << 64) if x >> 63 else x
+
+
+def generator(seed, offset=0):
+    state = seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
+    g = torch.Generator(DEVICE)
+    g.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    return g
+
+
+def test_published_answers():
+    # kat_vectors of the Random123 distribution: threefry2x32, 13 rounds
+    assert threefry(0, 0) == 0x8BD50731_9D1C5EC6
+    assert threefry((1 << 64) - 1, (1 << 64) - 1) == 0x2D17272C_FD36D048
+
+
+@pytest.mark.parametrize(
+    ("seed", "offset"), [(0, 0), (12345678901234567890, 7), (1, (1 << 32) - 3), (1 << 63, 1 << 63)]
+)
+def test_bits(seed, offset):
+    x = torch.empty(2, 3, dtype=torch.int64, device=DEVICE)
+    x.random_(-(1 << 63), None, generator=generator(seed, offset))
+    want = [signed(threefry(seed, (offset + i) % (1 << 64))) for i in range(6)]
+    assert x.flatten().tolist() == want
+
+
+# name -> (fill in place, distribution function)
+def normal_cdf(x):
+    return 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+FILLS = {
+    "uniform": (lambda x: x.uniform_(), lambda x: x.clamp(0, 1)),
+    "uniform_bounds": (lambda x: x.uniform_(-3, 5), lambda x: ((x + 3) / 8).clamp(0, 1)),
+    "normal": (lambda x: x.normal_(), normal_cdf),
+    "normal_moved": (lambda x: x.normal_(2, 3), lambda x: normal_cdf((x - 2) / 3)),
+    "log_normal": (lambda x: x.log_normal_(0.5, 0.7), lambda x: normal_cdf((x.log() - 0.5) / 0.7)),
+    "exponential": (lambda x: x.exponential_(2), lambda x: 1 - (-2 * x).exp()),
+    "cauchy": (lambda x: x.cauchy_(1, 2), lambda x: torch.atan((x - 1) / 2) / math.pi + 0.5),
+}
+
+
+@pytest.mark.parametrize("name", FILLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_distribution(name, dtype):
+    fill, cdf = FILLS[name]
+    torch.manual_seed(3)
+    x = fill(torch.empty(N // 100, 100, dtype=dtype, device=DEVICE)).cpu().double().flatten()
+    assert torch.isfinite(x).all()
+    p = cdf(x.sort().values)
+    ranks = torch.arange(1, N + 1) / N
+    # Kolmogorov-Smirnov: exceeded once in ten thousand
+    assert (p - ranks).abs().max() < 2.23 / math.sqrt(N)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["uniform", "normal", "exponential"])
+def test_half_distribution(name, dtype):
+    fill, cdf = FILLS[name]
+    torch.manual_seed(3)
+    x = fill(torch.empty(N, dtype=dtype, device=DEVICE)).cpu().double()
+    p = cdf(x.sort().values)
+    assert (p - torch.arange(1, N + 1) / N).abs().max() < 0.02
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+)
+def test_uniform_never_returns_its_end(dtype):
+    torch.manual_seed(0)
+    x = torch.rand(1_000_000, dtype=dtype, device=DEVICE)
+    assert 0 <= x.min() and x.max() < 1
+    y = torch.empty_like(x).uniform_(1, 1 + 2**-6)
+    assert y.min() >= 1 and y.max() < 1 + 2**-6
+
+
+def test_normal_tails():
+    torch.manual_seed(0)
+    x = torch.randn(1_000_000, device=DEVICE).abs().cpu()
+    for sigmas in (3, 4):
+        want = math.erfc(sigmas / math.sqrt(2)) * 1e6
+        assert abs((x > sigmas).sum().item() - want) < 5 * math.sqrt(want)
+
+
+def test_complex_normal():
+    torch.manual_seed(0)
+    x = torch.randn(N, dtype=torch.complex64, device=DEVICE).cpu()
+    for part in (x.real, x.imag):
+        assert abs(part.mean()) < 0.02 and abs(part.var() - 0.5) < 0.02
+    assert abs((x.real * x.imag).mean()) < 0.02
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32, torch.bfloat16])
+def test_bernoulli(dtype):
+    torch.manual_seed(0)
+    x = torch.empty(N, dtype=dtype, device=DEVICE).bernoulli_(0.3).float()
+    assert set(x.unique().tolist()) == {0, 1}
+    assert abs(x.mean().item() - 0.3) < 0.01
+    assert torch.empty(9, dtype=dtype, device=DEVICE).bernoulli_(1.0).bool().all()
+    assert not torch.empty(9, dtype=dtype, device=DEVICE).bernoulli_(0.0).bool().any()
+
+
+def test_bernoulli_of_tensors():
+    p = torch.tensor([0.0, 1.0, 0.25], device=DEVICE).expand(20_000, 3)
+    for x in (torch.bernoulli(p), torch.empty_like(p).bernoulli_(p), torch.bernoulli(p.double())):
+        mean = x.float().mean(0).tolist()
+        assert mean[:2] == [0, 1] and abs(mean[2] - 0.25) < 0.02
+
+
+def test_geometric():
+    torch.manual_seed(0)
+    x = torch.empty(N, device=DEVICE).geometric_(0.25).cpu()
+    assert x.min() == 1 and abs(x.mean() - 4) < 0.1
+    y = torch.empty(N, dtype=torch.int64, device=DEVICE).geometric_(0.25)
+    assert y.min() == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.float32])
+def test_integers(dtype):
+    torch.manual_seed(0)
+    x = torch.randint(3, 13, (N,), dtype=dtype, device=DEVICE).cpu().long()
+    counts = torch.bincount(x, minlength=13)
+    assert counts[:3].sum() == 0 and counts.numel() == 13
+    assert ((counts[3:] - N / 10) ** 2 / (N / 10)).sum() < 33  # chi square, 9 degrees of freedom
+
+
+def test_wide_integers():
+    torch.manual_seed(0)
+    x = torch.randint(-(1 << 62), 1 << 62, (N,), device=DEVICE).cpu().double() / 2**62
+    assert x.min() >= -1 and x.max() < 1 and abs(x.mean()) < 0.01 and abs(x.var() - 1 / 3) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest"),
+    [
+        (torch.bool, 1),
+        (torch.uint8, 255),
+        (torch.int8, 127),
+        (torch.int32, 2**31 - 1),
+        (torch.int64, 2**63 - 1),
+        (torch.float32, 2**24),
+        (torch.bfloat16, 2**8),
+    ],
+)
+def test_random_covers_the_type(dtype, largest):
+    torch.manual_seed(0)
+    x = torch.empty(N, dtype=dtype, device=DEVICE).random_().cpu().double()
+    assert x.min() >= 0 and largest * 0.99 <= x.max() <= largest
+    assert abs(x.mean() / largest - 0.5) < 0.01
+
+
+@pytest.mark.parametrize("n", [0, 1, 1000])
+def test_randperm(n):
+    x = torch.randperm(n, device=DEVICE)
+    assert x.dtype == torch.int64 and x.sort().values.tolist() == list(range(n))
+    assert n < 2 or x.tolist() != list(range(n))
+    assert torch.randperm(n, dtype=torch.int32, device=DEVICE).dtype == torch.int32
+
+
+@pytest.mark.parametrize(("n", "replacement"), [(1, False), (2, False), (20_000, True)])
+def test_multinomial(n, replacement):
+    torch.manual_seed(0)
+    p = torch.tensor([[1.0, 0, 3, 4], [0, 5, 5, 0]], device=DEVICE)
+    x = torch.multinomial(p, n, replacement).cpu()
+    assert x.shape == (2, n) and x.dtype == torch.int64
+    assert not (x[0] == 1).any() and set(x[1].tolist()) <= {1, 2}
+    if not replacement:
+        assert all(len(set(row.tolist())) == n for row in x)
+    else:
+        share = torch.bincount(x[0], minlength=4) / n
+        torch.testing.assert_close(share, torch.tensor([1.0, 0, 3, 4]) / 8, rtol=0, atol=0.02)
+
+
+def test_normal_of_tensors():
+    torch.manual_seed(0)
+    mean, std = torch.tensor([0.0, 5], device=DEVICE), torch.tensor([1.0, 3], device=DEVICE)
+    mean, std = mean.expand(N, 2), std.expand(N, 2)
+    for x, m, s in (
+        (torch.normal(mean, std), [0, 5], [1, 3]),
+        (torch.normal(mean, 2.0), [0, 5], [2, 2]),
+        (torch.normal(1.0, std), [1, 1], [1, 3]),
+    ):
+        torch.testing.assert_close(x.mean(0).cpu(), torch.tensor(m).float(), rtol=0, atol=0.05)
+        torch.testing.assert_close(x.std(0).cpu(), torch.tensor(s).float(), rtol=0.02, atol=0)
+
+
+# ---- Streams.
+
+
+def test_seed_gives_the_same_numbers_however_they_are_computed():
+    def draw(sync):
+        torch.manual_seed(11)
+        parts = []
+        for _ in range(3):
+            parts.append(torch.randn(5, device=DEVICE) + torch.rand(5, device=DEVICE))
+            if sync:
+                torch_xla.sync()
+        return torch.stack(parts).cpu()
+
+    a, b = draw(True), draw(False)
+    assert torch.equal(a, b)
+    assert not torch.equal(a[0], a[1])
+
+
+def test_generator_is_a_stream_of_its_own():
+    g, h = generator(5), generator(5)
+    a = torch.rand(4, device=DEVICE, generator=g)
+    torch.rand(4, device=DEVICE)
+    b = torch.rand(4, device=DEVICE, generator=h)
+    assert torch.equal(a, b)
+    assert not torch.equal(b, torch.rand(4, device=DEVICE, generator=h))
+
+
+def test_parameters_do_not_compile_again():
+    def step(p, lo):
+        x = torch.empty(8, device=DEVICE).uniform_(lo, 2)
+        y = F.dropout(x, p) + torch.empty(8, device=DEVICE).normal_(lo, p)
+        y += torch.randint(0, 3 + int(10 * p), (8,), device=DEVICE)
+        torch_xla.sync()
+        return y.sum().item()
+
+    step(0.5, 0.0)
+    before = torch_xla._XLAC._xla_metric_data("CompileTime")[0]
+    step(0.25, 1.0)
+    assert torch_xla._XLAC._xla_metric_data("CompileTime")[0] == before
+
+
+# ---- Dropout.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout(dtype):
+    torch.manual_seed(0)
+    x = torch.ones(N, dtype=dtype, device=DEVICE, requires_grad=True)
+    y = F.dropout(x, 0.25)
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+    kept = (y != 0).float().mean().item()
+    assert abs(kept - 0.75) < 0.01
+    assert abs(y.max().item() - 1 / 0.75) < 0.01
+
+
+def test_dropout_extremes():
+    check(lambda x: (F.dropout(x, 0.0), F.dropout(x, 1.0), F.dropout(x, 0.5, training=False)),
+          floats(3, 4))
+    check(lambda x: F.dropout(x, 0.5), torch.zeros(0, 3))
+
+
+def test_native_dropout_mask():
+    x = torch.ones(1000, device=DEVICE)
+    y, mask = torch.native_dropout(x, 0.5, True)
+    assert mask.dtype == torch.bool and torch.equal(y, mask * 2.0)
+
+
+def test_nothing_runs_on_the_host():
+    before = host_runs()
+    x = torch.rand(4, 5, device=DEVICE)
+    for fill in ("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "random_"):
+        getattr(x, fill)()
+    x.geometric_(0.5).bernoulli_(0.5)
+    torch.randperm(9, device=DEVICE)
+    torch.multinomial(torch.rand(3, 4, device=DEVICE), 2)
+    F.alpha_dropout(x, 0.5)
+    F.dropout2d(x[None, None], 0.5)
+    F.rrelu(x, training=True)
+    F.gumbel_softmax(x)
+    torch_xla.sync()
+    assert host_runs() == before
+
+
+ERRORS = {
+    "uniform_order": lambda x: x.uniform_(2, 1),
+    "uniform_int": lambda x: x.long().uniform_(),
+    "normal_std": lambda x: x.normal_(0, -1),
+    "exponential": lambda x: x.exponential_(-1),
+    "exponential_int": lambda x: x.long().exponential_(),
+    "log_normal": lambda x: x.log_normal_(0, 0),
+    "cauchy": lambda x: x.cauchy_(0, 0),
+    "geometric": lambda x: x.geometric_(1),
+    "bernoulli": lambda x: x.bernoulli_(1.5),
+    "random_order": lambda x: x.random_(5, 5),
+    "random_bounds": lambda x: x.byte().random_(0, 300),
+    "randperm": lambda x: torch.randperm(-1, device=x.device),
+    "multinomial_many": lambda x: torch.multinomial(x, 9),
+    "multinomial_none": lambda x: torch.multinomial(x, 0),
+    "dropout": lambda x: F.dropout(x, 1.5),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name):
+    check_error(ERRORS[name], floats(2, 3))
