@@ -17,9 +17,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .PHONY: help dev test cpptest pytest demo bench check format formatcheck house lint lintall types \
-	asan tsan wheel acceptance clean
+	asan tsan wheel acceptance fuzz test-ops clean
 help:  ## this list
-	@sed -nE 's/^([a-z]+):.*  ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 # --- what the targets stand on ----------------------------------------------------------------------
 
@@ -76,6 +76,13 @@ cpptest: dev  ## the C++ tests alone
 
 pytest: dev $(VENV)/.test.stamp  ## the Python tests alone; ARGS="..." goes to pytest
 	$(PY) -m pytest $(ARGS)
+
+# Long sweeps, outside CI.
+fuzz: dev $(VENV)/.test.stamp  ## random programs of views and writes against eager; ARGS="--programs 20000"
+	$(PY) -m tests.views.fuzz $(ARGS)
+
+test-ops: dev $(VENV)/.test.stamp  ## PyTorch's op_db against the CPU; ARGS="--mode backward --dtype float32"
+	$(PY) -m tests.ops.sweep $(ARGS)
 
 acceptance: wheel  ## the promised checks of ../shared/acceptance on the installed wheel
 	$(PY) -m pip uninstall -q -y torch-xla
