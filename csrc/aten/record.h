@@ -547,7 +547,7 @@ void WriteInPlace(const at::Tensor& self, ir::Value value);
 template <typename AtOp>
 const char* FullName() {
   static const std::string name =
-      std::string(AtOp::name) + (*AtOp::overload_name != '\0' ? "." : "") + AtOp::overload_name;
+      StrCat(AtOp::name, *AtOp::overload_name != '\0' ? "." : "", AtOp::overload_name);
   return name.c_str();
 }
 

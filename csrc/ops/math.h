@@ -17,6 +17,7 @@ hlo::Value Trunc(hlo::Value x);
 // Of float32 and float64.
 hlo::Value Erf(hlo::Value x);
 hlo::Value Erfc(hlo::Value x);
+hlo::Value Erfcx(hlo::Value x);  // exp(x * x) erfc(x)
 hlo::Value ErfInv(hlo::Value x);
 hlo::Value Lgamma(hlo::Value x);
 hlo::Value Digamma(hlo::Value x);

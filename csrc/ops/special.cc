@@ -19,15 +19,13 @@ bool Is64(Value x) { return x.dtype() == DType::kF64; }
 
 // Rational approximations after Cephes (float64) and Eigen (float32).
 Value Erf32(Value x) {
-  constexpr double kLimit = 3.7439211627767994;  // erf is 1 beyond
-  x = hlo::Clamp(hlo::Scalar(x.builder(), x.dtype(), -kLimit), x,
-                 hlo::Scalar(x.builder(), x.dtype(), kLimit));
+  Value inside = hlo::Lt(hlo::Abs(x), FullLike(x, 3.7439211627767994));  // erf is 1 beyond
   Value x2 = Square(x);
   Value p = Polynomial(x2, {0.00022905065861350646, 0.0034082910107109506, 0.050955695062380861,
                             0.18520832239976145, 1.128379143519084});
   Value q = Polynomial(x2, {-1.1791602954361697e-7, 0.000023547966471313185, 0.0010179625278914885,
                             0.014070470171167667, 0.11098505178285362, 0.49746925110067538, 1});
-  return hlo::Div(hlo::Mul(x, p), q);
+  return hlo::Select(inside, hlo::Div(hlo::Mul(x, p), q), hlo::Sign(x));
 }
 
 // For |x| < 1.
@@ -49,8 +47,8 @@ Value ErfSmall32(Value x) {
                                 1.128379165726710E+0}));
 }
 
-// For x >= 1.
-Value ErfcLarge64(Value x) {
+// exp(x * x) erfc(x) for x >= 1.
+Value ErfcxLarge64(Value x) {
   Value p = Polynomial(
       x, {2.46196981473530512524E-10, 5.64189564831068821977E-1, 7.46321056442269912687E0,
           4.86371970985681366614E1, 1.96520832956077098242E2, 5.26445194995477358631E2,
@@ -67,11 +65,12 @@ Value ErfcLarge64(Value x) {
           1.70814450747565897222E1, 9.60896809063285878198E0, 3.36907645100081516050E0});
   Value small = hlo::Lt(x, FullLike(x, 8));
   Value y = hlo::Div(Where(small, p, r), Where(small, q, s));
-  y = hlo::Mul(hlo::Exp(hlo::Neg(Square(x))), y);
-  return Where(hlo::Lt(x, FullLike(x, 27.3)), y, 0);  // also where the fraction is inf / inf
+  // Beyond, the terms overflow and the first one of the series at infinity is exact.
+  Value far = hlo::Div(FullLike(x, std::numbers::inv_sqrtpi), x);
+  return hlo::Select(hlo::Lt(x, FullLike(x, 1e9)), y, far);
 }
 
-Value ErfcLarge32(Value x) {
+Value ErfcxLarge32(Value x) {
   Value w = hlo::Div(FullLike(x, 1), Square(x));
   Value p = Polynomial(w, {2.326819970068386E-2, -1.387039388740657E-1, 3.687424674597105E-1,
                            -5.824733027278666E-1, 6.210004621745983E-1, -4.944515323274145E-1,
@@ -80,9 +79,11 @@ Value ErfcLarge32(Value x) {
                            2.921019019210786E+0, -1.015265279202700E+0, 4.218463358204948E-1,
                            -2.820767439740514E-1, 5.641895067754075E-1});
   Value y = Where(hlo::Lt(x, FullLike(x, 2)), p, r);
-  y = hlo::Mul(hlo::Exp(hlo::Neg(Square(x))), hlo::Div(y, x));
-  return Where(hlo::Lt(x, FullLike(x, 10.1)), y, 0);
+  return hlo::Div(y, x);
 }
+
+Value ErfcxLarge(Value x) { return Is64(x) ? ErfcxLarge64(x) : ErfcxLarge32(x); }
+Value ErfcLarge(Value x) { return hlo::Mul(hlo::Exp(hlo::Neg(Square(x))), ErfcxLarge(x)); }
 
 Value NanToo(Value x, Value y) { return Where(IsNan(x), x, y); }
 
@@ -133,9 +134,7 @@ constexpr double kLanczos[] = {
 
 Value FloatBits(Value x) { return hlo::BitcastConvert(x, BitsOf(x.dtype())); }
 
-Value SignBit(Value x) {
-  return LtZero(IsFloat(x.dtype()) ? FloatBits(x) : x);
-}
+Value SignBit(Value x) { return LtZero(IsFloat(x.dtype()) ? FloatBits(x) : x); }
 
 Value CopySign(Value a, Value b) {
   Value magnitude = hlo::Abs(a);
@@ -147,15 +146,24 @@ Value Trunc(Value x) { return hlo::Select(LtZero(x), hlo::Ceil(x), hlo::Floor(x)
 Value Erf(Value x) {
   if (!Is64(x)) return Erf32(x);
   Value a = hlo::Abs(x);
-  Value large = CopySign(RSub(1, ErfcLarge64(a)), x);
+  Value large = CopySign(RSub(1, ErfcLarge(a)), x);
   return NanToo(x, hlo::Select(hlo::Lt(a, FullLike(a, 1)), ErfSmall64(x), large));
 }
 
 Value Erfc(Value x) {
   Value a = hlo::Abs(x);
-  Value large = Is64(x) ? ErfcLarge64(a) : ErfcLarge32(a);
+  Value large = ErfcLarge(a);
   large = hlo::Select(LtZero(x), RSub(2, large), large);
   Value small = RSub(1, Is64(x) ? ErfSmall64(x) : ErfSmall32(x));
+  return NanToo(x, hlo::Select(hlo::Lt(a, FullLike(a, 1)), small, large));
+}
+
+Value Erfcx(Value x) {
+  Value a = hlo::Abs(x);
+  Value e = hlo::Exp(Square(x));
+  Value large = ErfcxLarge(a);
+  large = hlo::Select(LtZero(x), hlo::Sub(Times(e, 2), large), large);
+  Value small = hlo::Mul(e, RSub(1, Is64(x) ? ErfSmall64(x) : ErfSmall32(x)));
   return NanToo(x, hlo::Select(hlo::Lt(a, FullLike(a, 1)), small, large));
 }
 

@@ -1,0 +1,342 @@
+"""Elementwise operators and activations against PyTorch on the CPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from .oracle import SPECIAL, check, check_error, floats, ints
+
+HALF = torch.bfloat16
+
+# name -> (function, lowest and highest input)
+UNARY = {
+    "abs": (torch.abs, -3, 3),
+    "acos": (torch.acos, -1, 1),
+    "acosh": (torch.acosh, 1, 9),
+    "angle": (torch.angle, -3, 3),
+    "asin": (torch.asin, -1, 1),
+    "asinh": (torch.asinh, -9, 9),
+    "atan": (torch.atan, -9, 9),
+    "atanh": (torch.atanh, -1, 1),
+    "ceil": (torch.ceil, -9, 9),
+    "cos": (torch.cos, -9, 9),
+    "cosh": (torch.cosh, -9, 9),
+    "digamma": (torch.digamma, -5, 9),
+    "erfcx": (torch.special.erfcx, -2, 9),
+    "i0": (torch.special.i0, -9, 12),
+    "i0e": (torch.special.i0e, -9, 12),
+    "i1": (torch.special.i1, -9, 12),
+    "i1e": (torch.special.i1e, -9, 12),
+    "log_ndtr": (torch.special.log_ndtr, -9, 4),
+    "ndtri": (torch.special.ndtri, 0, 1),
+    "polygamma_2": (lambda x: torch.polygamma(2, x), 0.3, 9),
+    "trigamma": (lambda x: torch.polygamma(1, x), -5, 9),
+    "entr": (torch.special.entr, 0, 3),
+    "erf": (torch.erf, -4, 4),
+    "erfc": (torch.erfc, -4, 6),
+    "erfinv": (torch.erfinv, -1, 1),
+    "exp": (torch.exp, -5, 5),
+    "exp2": (torch.exp2, -5, 5),
+    "expm1": (torch.expm1, -5, 5),
+    "floor": (torch.floor, -9, 9),
+    "frac": (torch.frac, -9, 9),
+    "lgamma": (torch.lgamma, -5, 9),
+    "log": (torch.log, 0, 9),
+    "log10": (torch.log10, 0, 9),
+    "log1p": (torch.log1p, -1, 9),
+    "log2": (torch.log2, 0, 9),
+    "logit": (torch.logit, 0, 1),
+    "logit_eps": (lambda x: torch.logit(x, 0.2), 0, 1),
+    "neg": (torch.neg, -3, 3),
+    "nan_to_num": (lambda x: torch.nan_to_num(x, 1, 2, 3), -3, 3),
+    "reciprocal": (torch.reciprocal, 0.1, 3),
+    "round": (torch.round, -9, 9),
+    "round_2": (lambda x: torch.round(x, decimals=2), -9, 9),
+    "rsqrt": (torch.rsqrt, 0.1, 9),
+    "sgn": (torch.sgn, -3, 3),
+    "sigmoid": (torch.sigmoid, -9, 9),
+    "sign": (torch.sign, -3, 3),
+    "sin": (torch.sin, -9, 9),
+    "sinc": (torch.sinc, -3, 3),
+    "sinh": (torch.sinh, -9, 9),
+    "sqrt": (torch.sqrt, 0.1, 9),
+    "square": (torch.square, -3, 3),
+    "tan": (torch.tan, -1, 1),
+    "tanh": (torch.tanh, -5, 5),
+    "trunc": (torch.trunc, -9, 9),
+}
+
+ACTIVATIONS = {
+    "celu": lambda x: F.celu(x, 0.7),
+    "elu": lambda x: F.elu(x, 0.7),
+    "elu_inplace": lambda x: F.elu_(x * 1),
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "glu": lambda x: F.glu(x, 1),
+    "hardshrink": F.hardshrink,
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "hardtanh": lambda x: F.hardtanh(x, -0.5, 1.5),
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
+    "logsigmoid": F.logsigmoid,
+    "mish": F.mish,
+    "prelu": lambda x: F.prelu(x, torch.full((6,), 0.3, dtype=x.dtype, device=x.device)),
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "selu": F.selu,
+    "silu": F.silu,
+    "softplus": lambda x: F.softplus(x, 2, 3),
+    "softshrink": F.softshrink,
+    "softsign": F.softsign,
+    "tanhshrink": F.tanhshrink,
+    "threshold": lambda x: F.threshold(x, 0.3, 7.0),
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name):
+    fn, low, high = UNARY[name]
+    x = floats(5, 7, low=low, high=high)
+    check(lambda x, d: (fn(x), fn(d)), x, x[0].double(), rtol=5e-5, atol=1e-5)
+
+    def others(half, special, i):
+        return (
+            None if name in ("erfcx", "log_ndtr", "ndtri") else fn(half),
+            fn(special),
+            None if name in ("frac", "round_2") else fn(i),
+        )
+
+    check(others, x[1].to(HALF), SPECIAL, ints(4, low=0), grad=False)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activation(name):
+    fn = ACTIVATIONS[name]
+    check(lambda x, d: (fn(x), fn(d)), floats(4, 6), floats(5, 6, dtype=torch.float64))
+    check(fn, floats(3, 6, dtype=HALF), rtol=2e-2, atol=2e-2)
+    check(fn, torch.cat([SPECIAL, floats(1)]).reshape(2, 6), grad=False)
+
+
+BINARY = {
+    "add": torch.add,
+    "add_alpha": lambda a, b: torch.add(a, b, alpha=3),
+    "atan2": torch.atan2,
+    "copysign": torch.copysign,
+    "div": torch.div,
+    "div_floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "div_trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "eq": torch.eq,
+    "floor_divide": torch.floor_divide,
+    "fmax": torch.fmax,
+    "fmin": torch.fmin,
+    "fmod": torch.fmod,
+    "ge": torch.ge,
+    "gt": torch.gt,
+    "le": torch.le,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "lt": torch.lt,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "mul": torch.mul,
+    "ne": torch.ne,
+    "remainder": torch.remainder,
+    "rsub": torch.rsub,
+    "sub": torch.sub,
+    "where": lambda a, b: torch.where(a > b, a, b),
+    "xlogy": lambda a, b: torch.xlogy(a, b.abs()),
+}
+
+FLOAT_BINARY = {
+    "heaviside": torch.heaviside,
+    "hypot": torch.hypot,
+    "logaddexp": torch.logaddexp,
+    "logaddexp2": torch.logaddexp2,
+    "nextafter": torch.nextafter,
+    "pow": lambda a, b: torch.pow(a.abs(), b),
+    "xlog1py": lambda a, b: torch.special.xlog1py(a, b.abs()),
+}
+
+
+@pytest.mark.parametrize("name", BINARY | FLOAT_BINARY)
+def test_binary(name):
+    fn = (BINARY | FLOAT_BINARY)[name]
+    differentiable = name not in ("heaviside", "nextafter", "floor_divide")
+    check(fn, floats(5, 4), floats(4, low=0.2), grad=differentiable)
+    left, right = SPECIAL.reshape(-1, 1), SPECIAL.clone()
+    if name in ("remainder", "fmod", "div_floor", "floor_divide"):
+        left, right = floats(7, 1, low=-9, high=9), torch.tensor([1.0, -0.7, 2.5, torch.inf])
+    check(fn, left, right, grad=False)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary_types(name):
+    fn = BINARY[name]
+    one = ints(6, dtype=torch.int32, low=1)
+
+    def pairs(i, u, h, f, one):
+        return fn(i, one), fn(u, one), fn(i, f), fn(f, one[:1]), fn(h, f), fn(i, one[0])
+
+    unsigned = ints(6, dtype=torch.uint8, low=0, high=250)
+    check(pairs, ints(6), unsigned, floats(6, dtype=HALF), floats(6, low=0.2), one, grad=False)
+
+
+BITS = {
+    "and": torch.bitwise_and,
+    "or": torch.bitwise_or,
+    "xor": torch.bitwise_xor,
+    "left": torch.bitwise_left_shift,
+    "right": torch.bitwise_right_shift,
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_bits(name):
+    fn = BITS[name]
+
+    def run(a, b, small):
+        return fn(a, b), fn(a, 3), fn(small, b.to(torch.int8)), a << 2, a >> b
+
+    check(run, ints(7, low=-99, high=99), ints(7, low=0, high=9), ints(7, dtype=torch.int8))
+
+
+def test_logic():
+    mask = ints(5, low=0, high=2, dtype=torch.bool)
+    check(
+        lambda m, i: (~m, ~i, m & m, m | ~m, m ^ m, torch.logical_not(i), m + m, m * m),
+        mask,
+        ints(5),
+    )
+
+
+def test_float_tests():
+    for fn in (
+        torch.isnan,
+        torch.isinf,
+        torch.isfinite,
+        torch.isposinf,
+        torch.isneginf,
+        torch.signbit,
+    ):
+        check(lambda x, i, fn=fn: (fn(x), fn(i)), SPECIAL, ints(3), grad=False)
+
+
+def test_divisors_and_mantissas():
+    pairs = ints(9, low=-40, high=40), ints(9, low=-3)
+    check(lambda a, b: (torch.gcd(a, b), torch.lcm(a, b), torch.gcd(a.int(), b.int())), *pairs)
+    x = torch.cat([SPECIAL, torch.tensor([3.0, -0.75])])
+    check(lambda x, d: (torch.frexp(x), torch.frexp(d)), x, x.double() / 3, grad=False)
+
+
+EXPONENTS = [2, 3, 0.5, -0.5, -1, -2, 0, 1, 2.5, -3]
+
+
+def test_pow_of_numbers():
+    check(lambda x: [x**e for e in EXPONENTS] + [2**x, 1**x, 0.5**x], floats(6, low=0.3))
+    check(lambda i: (i**2, i**3, i**0, i**0.5, 2**i, i**i), ints(5, low=0), grad=False)
+    check(lambda a, b: a**b, ints(7, low=-3), ints(7, low=-3), grad=False)
+
+
+def test_ternary():
+    a, b, c = floats(4, 5), floats(5, low=0.4), floats(4, 1, low=0.1, high=0.9)
+    check(lambda a, b, c: torch.addcmul(a, b, c, value=0.3), a, b, c)
+    check(lambda a, b, c: torch.addcdiv(a, c, b, value=-0.3), a, b, c)
+    check(
+        lambda a, b, c: (torch.lerp(a, b, c), torch.lerp(a, b, 0.2), torch.lerp(a, b, 0.8)), a, b, c
+    )
+    check(lambda a, b, c: (a.clamp(b - 1, c), a.clamp(min=c), a.clamp(max=b)), a, b, c)
+    check(lambda a: (a.clamp(-1, 1), a.clamp(min=0.5), a.clamp(max=0.5), a.clamp_min(0)), a)
+    check(lambda i: (i.clamp(-1, 2), i.clamp(0.5, 2.5)), ints(9), grad=False)
+    check(lambda h: torch.addcmul(h, h, h, value=0.1), floats(6, dtype=HALF))
+
+
+def test_numbers_take_part_last():
+    h = floats(5, dtype=HALF)
+    check(
+        lambda h, i: (
+            h + 0.1,
+            h * 3,
+            i + 1,
+            i * 0.5,
+            i / 2,
+            1 - h,
+            2 / (h + 9),
+            i // 2,
+            i % 3,
+            h == 0.1,
+            i == 1,
+            i > 0.5,
+        ),
+        h,
+        ints(4),
+        grad=False,
+    )
+    zero = torch.tensor(2.5, dtype=torch.float64)
+    check(lambda x, z, i: (x * z, i + z, z + 1, z > 1), floats(4), zero, ints(4), grad=False)
+
+
+def test_optimizer_forms_in_place():
+    def step(p, g, m, v):
+        p, m, v = p.clone(), m.clone(), v.clone()
+        m.lerp_(g, 0.1)
+        v.mul_(0.99).addcmul_(g, g, value=0.01)
+        denom = (v.sqrt() / 0.5).add_(1e-8)
+        p.addcdiv_(m, denom, value=-0.01)
+        p.sub_(g, alpha=0.1).neg_().div_(3).clamp_(-1, 1)
+        return p, m, v, v.sqrt_(), m.relu_()
+
+    check(step, floats(7), floats(7), floats(7), floats(7, low=0), grad=False)
+
+
+def test_complex():
+    z = torch.complex(floats(6), floats(6, low=-2, high=1))
+    w = torch.complex(floats(6, low=1), floats(6))
+    fns = (
+        torch.sin,
+        torch.cos,
+        torch.exp,
+        torch.sqrt,
+        torch.log,
+        torch.tanh,
+        torch.asin,
+        torch.acos,
+        torch.atan,
+        torch.asinh,
+        torch.acosh,
+        torch.atanh,
+        torch.sgn,
+        torch.sinh,
+    )
+    check(
+        lambda z, w: (z + w, z - w, z * w, z / w, z.abs(), z.angle(), z == w, -z, 1 / z),
+        z,
+        w,
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    check(lambda z: [f(z) for f in fns], z, rtol=1e-4, atol=1e-5, grad=False)
+    check(lambda a, b: (torch.complex(a, b), torch.polar(a, b)), floats(5), floats(5))
+
+
+ERRORS = {
+    "bool_sub": lambda x, i, b: b - b,
+    "bool_neg": lambda x, i, b: -b,
+    "alpha": lambda x, i, b: torch.add(i, i, alpha=0.5),
+    "shapes": lambda x, i, b: x + torch.cat([x, x]),
+    "negative_power": lambda x, i, b: i**-1,
+    "clamp": lambda x, i, b: x.clamp(),
+    "lerp": lambda x, i, b: torch.lerp(x, x.double(), 0.5),
+    "rounding": lambda x, i, b: torch.div(x, x, rounding_mode="up"),
+    "float_and": lambda x, i, b: x & x,
+    "glu": lambda x, i, b: F.glu(x),
+    "gelu": lambda x, i, b: F.gelu(x, approximate="erf"),
+    "relu": lambda x, i, b: F.relu(b),
+    "heaviside": lambda x, i, b: torch.heaviside(x, i),
+    "addcdiv": lambda x, i, b: torch.addcdiv(i, i, i),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_error(name):
+    check_error(ERRORS[name], floats(3), ints(3), ints(3, dtype=torch.bool))
