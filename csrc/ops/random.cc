@@ -349,8 +349,8 @@ at::Tensor RRelu(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lo
               "noise tensor shape must match self tensor shape. Got ",
               "self.shape = ", self.sizes(), " noise.shape = ", noise.sizes());
   UniformInPlace(noise, lower.toDouble(), upper.toDouble(), generator);
-  noise.masked_fill_(self > 0, 1);
-  return self * noise;
+  noise.masked_fill_(self.gt(0), 1);
+  return self.mul(noise);
 }
 
 at::Tensor& RReluInPlace(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower,
