@@ -98,7 +98,8 @@ std::vector<at::Tensor> ToCpuList(at::TensorList tensors) { return ToCpu(tensors
 }  // namespace
 
 std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
-  std::vector<at::Tensor> out(tensors.begin(), tensors.end());
+  auto shared = std::make_shared<std::vector<at::Tensor>>(tensors.begin(), tensors.end());
+  std::vector<at::Tensor>& out = *shared;
   std::vector<lazy::Tensor> from;
   std::vector<void*> to;
   for (at::Tensor& t : out) {
@@ -107,7 +108,7 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
     t = at::empty(t.sizes(), at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU));
     to.push_back(t.mutable_data_ptr());
   }
-  if (!from.empty()) lazy::ToHost(from, to);
+  if (!from.empty()) lazy::ToHost(from, to, shared);
   return out;
 }
 

@@ -91,6 +91,10 @@ C10_REGISTER_GUARD_IMPL(XLA, XLAGuardImpl);
 
 int CurrentDevice() { return current_device; }
 
-void SetCurrentDevice(int device) { current_device = static_cast<c10::DeviceIndex>(device); }
+void SetCurrentDevice(int device) {
+  XLA_CHECK(device >= 0 && device < lazy::kMaxDevices, kInvalidArgument, "xla:", device,
+            " does not exist");
+  current_device = static_cast<c10::DeviceIndex>(device);
+}
 
 }  // namespace torch_xla

@@ -32,12 +32,15 @@ struct Route {
 };
 
 // out takes the result: resized when its sizes differ, cast when PyTorch allows it.
-void WriteOut(const at::Tensor& out, const at::Tensor& result) {
+void CheckOut(const at::Tensor& out, const at::Tensor& result) {
   TORCH_CHECK(IsXla(out), "Expected out tensor to have device ", result.device(), ", but got ",
               out.device(), " instead");
   TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ",
               result.scalar_type(), " can't be cast to the desired output type ",
               out.scalar_type());
+}
+
+void WriteOut(const at::Tensor& out, const at::Tensor& result) {
   at::native::resize_output(out, result.sizes());
   Unwrap(out).Write(Convert(Unwrap(result).value(), ToDType(out.scalar_type())));
 }
@@ -57,6 +60,10 @@ class Adapter final : public c10::OperatorKernel {
       if (!out) inner.push_back(args[i]);
     }
     route_.functional.callBoxed(inner);
+    for (size_t i = 0; !route_.in_place && i < route_.mutated.size(); ++i) {
+      CheckOut(args[route_.mutated[i]].toTensor(),
+               inner[i].toTensor());  // all, before one is written
+    }
     for (size_t i = 0; i < route_.mutated.size(); ++i) {
       at::Tensor target = args[route_.mutated[i]].toTensor();
       at::Tensor result = inner[i].toTensor();

@@ -9,7 +9,7 @@
 #include "hlo/constant.h"
 #include "hlo/elementwise.h"
 #include "hlo/movement.h"
-#include "lazy/runtime.h"
+#include "lazy/executor.h"
 
 namespace torch_xla {
 
@@ -90,9 +90,7 @@ ir::Value Full(const Shape& shape, const at::Scalar& value) {
 
 int DeviceOf(std::optional<c10::Device> device) {
   int index = device.has_value() && device->has_index() ? device->index() : CurrentDevice();
-  lazy::Runtime& runtime = lazy::Runtime::Get();
-  TORCH_CHECK(index < runtime.num_devices(), "xla:", index, " does not exist: ", runtime.platform(),
-              " has ", runtime.num_devices(), " device(s)");
+  lazy::CheckDevice(index);
   return index;
 }
 

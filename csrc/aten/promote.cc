@@ -42,6 +42,10 @@ class Promotion {
     if (!higher.any) return lower;
     if (!lower.any || Category(higher.dtype) >= Category(lower.dtype)) return higher;
     Group g = higher;
+    if (IsFloat(higher.dtype) && IsComplex(lower.dtype)) {
+      g.dtype = ComplexOf(higher.dtype);  // keeps the precision of the higher group
+      return g;
+    }
     g.Add(lower.dtype);
     return g;
   }

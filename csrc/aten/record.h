@@ -53,6 +53,7 @@
 #include "aten/dtype_map.h"
 #include "aten/tensor_impl.h"
 #include "base/error.h"
+#include "base/wait.h"
 #include "hlo/builder.h"
 #include "ir/node.h"
 
@@ -103,7 +104,7 @@ using Words = c10::SmallVector<int64_t, 24>;
 // Operands and attributes of the node that is being recorded.
 class Recording {
  public:
-  explicit Recording(const ir::OpDef& op) : op_(op) {}
+  explicit Recording(const ir::OpDef& op) : op_(op) { CheckNotForked(); }
 
   void Tensor(const at::Tensor& t);
   void ScalarInput(const at::Scalar& s);

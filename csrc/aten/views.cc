@@ -249,6 +249,11 @@ at::Tensor AsStrided(const at::Tensor& self, at::SymIntArrayRef size, at::SymInt
                 "as_strided: Negative strides are not supported at the moment, got "
                 "strides: ",
                 strides);
+    TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ",
+                sizes);
+    TORCH_CHECK(strides[i] == 0 || sizes[i] - 1 <= self.numel() / strides[i], "setStorage: sizes ",
+                sizes, ", strides ", strides, " are out of bounds for a tensor of ", self.numel(),
+                " elements");
     params.push_back(strides[i]);
     last += (sizes[i] - 1) * strides[i];
     empty = empty || sizes[i] == 0;
@@ -366,6 +371,9 @@ const at::Tensor& Resize_(const at::Tensor& self, at::SymIntArrayRef size,
                           std::optional<at::MemoryFormat>) {
   at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
   if (self.sizes() == sizes) return self;
+  for (int64_t d : sizes) {
+    TORCH_CHECK(d >= 0, "Trying to create tensor with negative dimension ", d, ": ", sizes);
+  }
   Shape shape = ShapeOf(self).with(ToSpan(sizes));
   at::Tensor to = self, flat = ReshapeTo(self, {self.numel()});
   int64_t n = shape.numel();

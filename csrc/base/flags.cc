@@ -59,7 +59,8 @@ bool IsSet(Flag flag) {
 }
 
 std::string GetString(Flag flag) {
-  return IsSet(flag) ? std::getenv(Find(flag).name) : Find(flag).default_value;
+  const char* value = std::getenv(Find(flag).name);
+  return value != nullptr && *value != '\0' ? value : Find(flag).default_value;
 }
 
 int64_t GetInt(Flag flag) {

@@ -42,16 +42,20 @@ void Move(List& from, List& to, int n) {
   }
 }
 
-struct Local {
-  List lists[kClasses];
-  ~Local() {
+// Trivially destructible, apart from the object that empties them: others' thread_local
+// destructors may still free after it ran.
+thread_local List lists[kClasses];
+thread_local bool dead = false;
+
+struct Reaper {
+  bool armed = false;
+  ~Reaper() {
+    dead = true;
     std::lock_guard<std::mutex> lock(shared().mutex);
     for (size_t c = 0; c < kClasses; ++c) Move(lists[c], shared().lists[c], lists[c].size);
-    dead = true;
   }
-  bool dead = false;  // thread_local destructors of others may still free after ours ran
 };
-thread_local Local local;
+thread_local Reaper reaper;
 
 size_t ClassOf(size_t bytes) { return (bytes - 1) / kGranule; }
 
@@ -59,10 +63,11 @@ size_t ClassOf(size_t bytes) { return (bytes - 1) / kGranule; }
 
 void* Allocate(size_t bytes) {
   size_t c = ClassOf(bytes);
-  if (c >= kClasses || local.dead)
+  if (c >= kClasses || dead)
     return ::operator new(bytes > kGranule * (c + 1) ? bytes : kGranule * (c + 1));
-  List& list = local.lists[c];
+  List& list = lists[c];
   if (list.head == nullptr) [[unlikely]] {
+    reaper.armed = true;  // the first use constructs it
     {
       std::lock_guard<std::mutex> lock(shared().mutex);
       Move(shared().lists[c], list, kBatch);
@@ -77,15 +82,16 @@ void* Allocate(size_t bytes) {
 
 void Free(void* p, size_t bytes) {
   size_t c = ClassOf(bytes);
-  if (c >= kClasses || local.dead) {
+  if (c >= kClasses || dead) {
     ::operator delete(p);
     return;
   }
-  List& list = local.lists[c];
+  List& list = lists[c];
   auto* block = static_cast<Block*>(p);
   block->next = list.head;
   list.head = block;
   if (++list.size > 4 * kBatch) [[unlikely]] {
+    reaper.armed = true;
     std::lock_guard<std::mutex> lock(shared().mutex);
     List& to = shared().lists[c];
     Move(list, to, kBatch);

@@ -48,6 +48,9 @@ const std::thread::id main_thread = std::this_thread::get_id();  // the one that
 
 // Ctrl-C: Python's own handler runs here, and its exception is thrown as Python's.
 bool CheckSignals() {
+  if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
+    py::gil_scoped_release yield;  // what is waited for may need the GIL
+  }
   if (std::this_thread::get_id() != main_thread || Py_IsInitialized() == 0) return false;
   py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) {
@@ -84,8 +87,13 @@ pjrt::Plugin Resolve(const py::object& fn, const std::string& platform) {
   }
 }
 
+lazy::Runtime& GetWithoutGil() {
+  py::gil_scoped_release release;
+  return lazy::Runtime::Get();
+}
+
 py::dict DeviceInfo(int i) {
-  lazy::Runtime& r = lazy::Runtime::Get();
+  lazy::Runtime& r = GetWithoutGil();
   XLA_CHECK(i >= 0 && i < r.num_devices(), kInvalidArgument, "xla:", i, " does not exist");
   const pjrt::DeviceInfo& d = r.client().devices()[static_cast<size_t>(i)];
   py::dict out;
@@ -99,7 +107,7 @@ py::dict DeviceInfo(int i) {
 }
 
 py::dict ClientInfo() {
-  pjrt::Client& c = lazy::Runtime::Get().client();
+  pjrt::Client& c = GetWithoutGil().client();
   py::dict out;
   out["platform_name"] = c.platform_name();
   out["platform_version"] = c.platform_version();
@@ -110,7 +118,7 @@ py::dict ClientInfo() {
 }
 
 py::object MemoryInfo(int i) {
-  auto stats = lazy::Runtime::Get().client().memory_stats(i);
+  auto stats = GetWithoutGil().client().memory_stats(i);
   if (!stats) return py::none();
   py::dict out;
   out["bytes_in_use"] = stats->bytes_in_use;

@@ -44,7 +44,7 @@ void InitTensor(py::module_& m) {
         lazy::GraphCosts c = lazy::LatestCosts(device);
         return std::make_pair(c.nodes, c.collect_and_look_up);
       },
-      py::arg("device"));
+      py::arg("device"), NoGil());
   m.def("_xla_cached_programs", [] { return lazy::CompileCache::Global().size(); });
   m.def(
       "_xla_get_rng_state",

@@ -90,7 +90,7 @@ Ref<Node> Node::MakeScalar(DType dtype, int64_t lane0, int64_t lane1) {
 
 void Node::ComputeHash() {
   Hasher h;
-  h.Add(op_->id());
+  h.Add(op().id());
   h.Add(num_outputs_);
   for (size_t i = 0; i < num_outputs_; ++i) {
     const Shape& s = shape(i);
@@ -98,7 +98,7 @@ void Node::ComputeHash() {
     for (int64_t d : s.dims) h.Add(static_cast<uint64_t>(d));
   }
   // A scalar's lanes are its value: an input, not part of the program.
-  if (op_->kind() == OpKind::kOp) {
+  if (kind() == OpKind::kOp) {
     h.Add(num_words_);
     for (int64_t w : words()) h.Add(static_cast<uint64_t>(w));
   }
@@ -135,8 +135,8 @@ void Node::BecomeData(Ref<Payload> payload) {
   XLA_INTERNAL_CHECK(num_outputs_ == 1 && kind() == OpKind::kOp);
   Node* dead = nullptr;
   DropOperands(&dead);
-  op_ = &DataOp();
   payload_ = std::move(payload);
+  op_.store(&DataOp(), std::memory_order_release);
   ComputeHash();
   while (dead != nullptr) {
     Node* n = dead;

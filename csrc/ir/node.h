@@ -85,8 +85,8 @@ class Node {
   // are kept as the bits of a double, integers and bool as int64.
   static Ref<Node> MakeScalar(DType dtype, int64_t lane0, int64_t lane1 = 0);
 
-  const OpDef& op() const { return *op_; }
-  OpKind kind() const { return op_->kind(); }
+  const OpDef& op() const { return *op_.load(std::memory_order_acquire); }
+  OpKind kind() const { return op().kind(); }
   bool is_leaf() const { return kind() != OpKind::kOp; }
   size_t num_operands() const { return num_operands_; }
   const Value& operand(size_t i) const { return operands()[i]; }
@@ -138,7 +138,7 @@ class Node {
   uint16_t operand_slots_ = 0;  // as allocated; BecomeData leaves them empty
   uint16_t num_outputs_ = 1;
   uint32_t num_words_ = 0;
-  const OpDef* op_ = nullptr;
+  std::atomic<const OpDef*> op_{nullptr};  // BecomeData: after the payload, for other threads
   Hash hash_;
   Ref<Payload> payload_;
   const SourceLine* line_ = nullptr;  // interned, lives for ever

@@ -13,10 +13,14 @@ namespace torch_xla::lazy {
 
 pjrt::Executable& Program::Get() {
   std::unique_lock<std::mutex> lock(mutex_);
+  if (done_) {
+    error_.ThrowIfError();
+    return *executable_;
+  }
   auto done = [this] { return done_; };
   auto what = [] { return std::string("a compilation"); };
   std::chrono::duration<double> notice(flags::GetDouble(flags::Flag::kCompileNoticeS));
-  if (!done_ && notice.count() > 0) {
+  if (notice.count() > 0) {
     try {
       WaitFor(lock, done_cv_, done, what, notice);
     } catch (const Error& e) {

@@ -239,10 +239,16 @@ void MaterializeOn(int device, const std::vector<const Tensor*>& tensors) {
 
 }  // namespace
 
+void CheckDevice(int device) {
+  Runtime& runtime = Runtime::Get();
+  XLA_CHECK(device >= 0 && device < runtime.num_devices(), kInvalidArgument, "xla:", device,
+            " does not exist: ", runtime.platform(), " has ", runtime.num_devices(), " device(s)");
+}
+
 void Sync(int device, bool wait) {
+  CheckDevice(device);
   static metrics::Metric* tracing = metrics::GetMetric("LazyTracing");
   static metrics::Counter* steps = metrics::GetCounter("MarkStep");
-  Runtime::Get();
   {
     metrics::Timed timed(tracing);
     steps->Add();
@@ -266,7 +272,10 @@ void Sync(int device, bool wait) {
   if (wait) WaitDeviceOps(device);
 }
 
-void WaitDeviceOps(int device) { Runtime::Get().WaitForLaunches(device, 0); }
+void WaitDeviceOps(int device) {
+  CheckDevice(device);
+  Runtime::Get().WaitForLaunches(device, 0);
+}
 
 void Materialize(std::span<const Tensor> tensors) {
   Runtime::Get();
@@ -282,8 +291,7 @@ Tensor FromHost(const void* data, const Shape& shape, int device) {
   static metrics::Metric* time = metrics::GetMetric("TransferToDeviceTime");
   static metrics::Metric* bytes = metrics::GetMetric("OutboundData", metrics::Unit::kBytes);
   Runtime& runtime = Runtime::Get();
-  XLA_CHECK(device >= 0 && device < runtime.num_devices(), kInvalidArgument, "xla:", device,
-            " does not exist: ", runtime.platform(), " has ", runtime.num_devices(), " device(s)");
+  CheckDevice(device);
   auto payload = MakeRef<Data>(shape, device);
   {
     metrics::Timed timed(time);
@@ -294,44 +302,45 @@ Tensor FromHost(const void* data, const Shape& shape, int device) {
   return Tensor({ir::Node::MakeData(shape, payload), 0}, device);
 }
 
-void ToHost(std::span<const Tensor> tensors, std::span<void* const> dst) {
+void ToHost(std::span<const Tensor> tensors, std::span<void* const> dst,
+            std::shared_ptr<void> keep) {
   static metrics::Metric* time = metrics::GetMetric("TransferFromDeviceTime");
   static metrics::Metric* bytes = metrics::GetMetric("InboundData", metrics::Unit::kBytes);
-  Materialize(tensors);
+  std::vector<Ref<Data>> data;
+  while (data.size() < tensors.size()) {
+    Materialize(tensors);
+    data.clear();
+    for (const Tensor& t : tensors) {
+      ir::Value v = t.value();
+      if (Pending(v)) break;  // another thread wrote it meanwhile: its new value then
+      data.emplace_back(static_cast<Data*>(v.node->payload()));
+    }
+  }
   metrics::Timed timed(time);
   std::vector<pjrt::BufferPtr> buffers;
-  std::vector<Ref<Data>> data;
-  for (const Tensor& t : tensors) {
-    ir::Value v = t.value();
-    XLA_INTERNAL_CHECK(!Pending(v));
-    data.emplace_back(static_cast<Data*>(v.node->payload()));
-    buffers.push_back(data.back()->Wait());
-    metrics::AddSample(bytes, static_cast<double>(v.shape().bytes()));
+  for (const Ref<Data>& d : data) {
+    buffers.push_back(d->Wait());
+    metrics::AddSample(bytes, static_cast<double>(d->shape().bytes()));
   }
   for (size_t i = 0; i < buffers.size(); ++i) {
     buffers[i]->ReadyEvent().Wait("the computation of a tensor");
     data[i]->Finished();
   }
   std::vector<pjrt::Event> copies;
-  for (size_t i = 0; i < buffers.size(); ++i) copies.push_back(buffers[i]->CopyToHost(dst[i]));
-  // All of them, also after a failure or Ctrl-C: the plugin writes into dst until its event is
-  // ready, which is soon since the values are there.
-  std::exception_ptr failure;
-  for (const pjrt::Event& copy : copies) {
-    for (bool again = true; again;) {
-      again = false;
-      try {
-        copy.Wait("a copy from the device");
-      } catch (...) {
-        again = !copy.Ready() && !failure;
-        failure = std::current_exception();
-      }
-    }
+  try {
+    for (size_t i = 0; i < buffers.size(); ++i) copies.push_back(buffers[i]->CopyToHost(dst[i]));
+    for (const pjrt::Event& copy : copies) copy.Wait("a copy from the device");
+  } catch (...) {
+    for (const pjrt::Event& copy : copies) copy.OnReady([keep](const Status&) {});
+    throw;
   }
-  if (failure) std::rethrow_exception(failure);
 }
 
 std::string DumpGraph(int device, std::span<const Tensor> tensors, bool stablehlo) {
+  CheckDevice(device);
+  for (const Tensor& t : tensors) {
+    XLA_CHECK(t.device() == device, kInvalidArgument, "the tensors are on several devices");
+  }
   GraphLock lock(device);
   Roots roots;
   if (tensors.empty()) {
@@ -346,6 +355,7 @@ std::string DumpGraph(int device, std::span<const Tensor> tensors, bool stablehl
 }
 
 GraphCosts LatestCosts(int device) {
+  CheckDevice(device);
   GraphLock lock(device);
   return lock.costs();
 }

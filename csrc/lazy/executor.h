@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "lazy/tensor.h"
 
 namespace torch_xla::lazy {
+
+// Throws kInvalidArgument where the process has no such device.
+void CheckDevice(int device);
 
 // Launches what is pending on the device: one program whose results are the values of all live
 // tensors. Returns when it is launched; compiling (the first time) is waited for. If the compiler
@@ -27,7 +31,9 @@ void Materialize(std::span<const Tensor> tensors);
 // Copies `data` (row-major, free again when the call returns) to a new tensor.
 Tensor FromHost(const void* data, const Shape& shape, int device);
 // Materialises, waits and copies all the tensors' values: dst[i] takes tensors[i].
-void ToHost(std::span<const Tensor> tensors, std::span<void* const> dst);
+// `keep` owns dst: after Ctrl-C or a failure the plugin may still write there.
+void ToHost(std::span<const Tensor> tensors, std::span<void* const> dst,
+            std::shared_ptr<void> keep = nullptr);
 
 // The pending graph of the device (all live tensors), or of the given tensors.
 std::string DumpGraph(int device, std::span<const Tensor> tensors, bool stablehlo);

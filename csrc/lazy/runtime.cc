@@ -12,12 +12,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "lazy/tensor.h"
 #include "pjrt/platform.h"
 
 namespace torch_xla::lazy {
 namespace {
 
-std::mutex create_mutex;
+std::timed_mutex create_mutex;
 std::atomic<Runtime*> instance{nullptr};
 std::atomic<bool> shut_down{false};
 std::atomic<int> compiles_running{0};
@@ -90,13 +91,18 @@ Runtime::Runtime(pjrt::ClientPtr client)
     : client_(std::move(client)),
       platform_(UpperCase(client_->platform_name())),
       launcher_(std::make_unique<Launcher>()),
-      in_flight_(client_->devices().size(), 0) {}
+      in_flight_(client_->devices().size(), 0) {
+  XLA_CHECK(num_devices() <= kMaxDevices, kInvalidArgument, platform_, " has ", num_devices(),
+            " devices; one process can use ", kMaxDevices);
+}
 
 Runtime& Runtime::Get() {
   CheckNotForked();
   if (Runtime* r = instance.load(std::memory_order_acquire)) [[likely]]
     return *r;
-  std::lock_guard<std::mutex> lock(create_mutex);
+  // Making a client calls Python: who waits for it with the GIL has to let it go now and then.
+  std::unique_lock<std::timed_mutex> lock(create_mutex, std::defer_lock);
+  while (!lock.try_lock_for(std::chrono::milliseconds(50))) InterruptRequested();
   XLA_CHECK(!shut_down.load(), kFailedPrecondition,
             "the XLA runtime was shut down; it cannot be used while Python exits");
   if (instance.load() == nullptr) {

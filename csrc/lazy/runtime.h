@@ -58,7 +58,7 @@ class Runtime {
   static void CompileStarted();
   static void CompileDone();
 
-  // Drains everything; afterwards Get throws. Called at exit, before static destructors.
+  // Drains everything; afterwards no client is made. Called at exit, before static destructors.
   static void Shutdown();
 
  private:

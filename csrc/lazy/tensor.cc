@@ -22,6 +22,7 @@ metrics::Counter& TensorsMade() {
 }  // namespace
 
 Ref<Alias> Alias::Make(ir::Value value, int device) {
+  CheckNotForked();
   auto* a = new (pool::Allocate(sizeof(Alias))) Alias;
   a->device_ = device;
   a->id_ = next_alias_id.fetch_add(1, std::memory_order_relaxed);
@@ -96,27 +97,32 @@ Ref<ViewPath> ViewPath::Make(Alias* alias, Ref<ViewPath> parent, ViewStep&& step
   return Ref<ViewPath>::Adopt(p);
 }
 
+// Iterative: a program may grow a chain of views in a loop.
 void ViewPath::Release() {
-  if (refs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (InForkedChild()) return;
-  {
-    std::lock_guard<SpinLock> lock(alias_->lock_);
-    if (cached_) {
-      if (prev_cached_ != nullptr) {
-        prev_cached_->next_cached_ = next_cached_;
-      } else {
-        alias_->cached_views_ = next_cached_;
+  ViewPath* p = this;
+  while (p != nullptr && p->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    if (InForkedChild()) return;
+    {
+      std::lock_guard<SpinLock> lock(p->alias_->lock_);
+      if (p->cached_) {
+        if (p->prev_cached_ != nullptr) {
+          p->prev_cached_->next_cached_ = p->next_cached_;
+        } else {
+          p->alias_->cached_views_ = p->next_cached_;
+        }
+        if (p->next_cached_ != nullptr) p->next_cached_->prev_cached_ = p->prev_cached_;
       }
-      if (next_cached_ != nullptr) next_cached_->prev_cached_ = prev_cached_;
     }
+    ViewPath* parent = p->parent_.Detach();
+    p->~ViewPath();
+    pool::Free(p, sizeof(ViewPath));
+    p = parent;
   }
-  this->~ViewPath();
-  pool::Free(this, sizeof(ViewPath));
 }
 
-void ViewPath::Cache(Alias& alias, const ir::Value& value) {
+void ViewPath::Cache(Alias& alias, const ir::Value& base, const ir::Value& value) {
   std::lock_guard<SpinLock> lock(alias.lock_);
-  if (cached_) return;
+  if (cached_ || alias.value_.node != base.node || alias.value_.index != base.index) return;
   cached_ = value;
   prev_cached_ = nullptr;
   next_cached_ = alias.cached_views_;
@@ -124,39 +130,62 @@ void ViewPath::Cache(Alias& alias, const ir::Value& value) {
   alias.cached_views_ = this;
 }
 
-ir::Value ViewPath::Read(Alias& alias) {
+ir::Value ViewPath::Read(Alias& alias, const ir::Value& base) {
   {
     std::lock_guard<SpinLock> lock(alias.lock_);
     if (cached_) return cached_;
   }
-  ir::Value value = step_.Read(parent_ ? parent_->Read(alias) : alias.value());
-  Cache(alias, value);
+  ir::Value value = step_.Read(parent_ ? parent_->Read(alias, base) : base);
+  Cache(alias, base, value);
   return value;
 }
 
-ir::Value ViewPath::WriteBack(Alias& alias, ir::Value value) {
-  ir::Value parent = parent_ ? parent_->Read(alias) : alias.value();
+ir::Value ViewPath::WriteBack(Alias& alias, const ir::Value& base, ir::Value value) {
+  ir::Value parent = parent_ ? parent_->Read(alias, base) : base;
   ir::Value written = step_.Write(std::move(parent), std::move(value));
-  return parent_ ? parent_->WriteBack(alias, std::move(written)) : written;
+  return parent_ ? parent_->WriteBack(alias, base, std::move(written)) : written;
+}
+
+bool ViewPath::Injective() const {
+  for (const ViewPath* p = this; p != nullptr; p = p->parent_.get()) {
+    if (p->step_.kind == ViewKind::kExpand || p->step_.kind == ViewKind::kAsStrided) return false;
+  }
+  return true;
 }
 
 Tensor::Tensor(ir::Value value, int device) : alias_(Alias::Make(std::move(value), device)) {}
 
-ir::Value Tensor::value() const { return path_ ? path_->Read(*alias_) : alias_->value(); }
+ir::Value Tensor::value() const {
+  ir::Value base = alias_->value();
+  return path_ ? path_->Read(*alias_, base) : base;
+}
 
 void Tensor::Write(ir::Value value) const {
   if (!path_) {
     alias_->SetValue(std::move(value));
     return;
   }
-  alias_->SetValue(path_->WriteBack(*alias_, value));
-  path_->Cache(*alias_, value);
+  ir::Value written = path_->WriteBack(*alias_, alias_->value(), value);
+  alias_->SetValue(written);
+  if (path_->Injective()) path_->Cache(*alias_, written, value);
 }
 
 Tensor Tensor::View(ViewStep&& step) const {
+  CheckNotForked();
   Tensor t;
   t.alias_ = alias_;
-  t.path_ = ViewPath::Make(alias_.get(), path_, std::move(step));
+  Ref<ViewPath> parent = path_;
+  // Reshapes and permutations in a row are one, so that `x.t_()` in a loop does not grow a chain.
+  if (parent && parent->step().kind == step.kind) {
+    if (step.kind == ViewKind::kReshape) {
+      parent = parent->parent();
+    } else if (step.kind == ViewKind::kPermute) {
+      const Dims& first = parent->step().params;
+      for (int64_t& d : step.params) d = first[static_cast<size_t>(d)];
+      parent = parent->parent();
+    }
+  }
+  t.path_ = ViewPath::Make(alias_.get(), std::move(parent), std::move(step));
   return t;
 }
 

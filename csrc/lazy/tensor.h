@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/ref.h"
@@ -59,10 +60,16 @@ class ViewPath {
   void Release();
 
   const Shape& shape() const { return step_.shape; }
-  ir::Value Read(Alias& alias);
+  const ViewStep& step() const { return step_; }
+  const Ref<ViewPath>& parent() const { return parent_; }
+  // Of the view when its alias has the value `base`.
+  ir::Value Read(Alias& alias, const ir::Value& base);
   // The alias's new value when the view takes `value`.
-  ir::Value WriteBack(Alias& alias, ir::Value value);
-  void Cache(Alias& alias, const ir::Value& value);
+  ir::Value WriteBack(Alias& alias, const ir::Value& base, ir::Value value);
+  // Kept only while the alias still has that base: another thread may have written meanwhile.
+  void Cache(Alias& alias, const ir::Value& base, const ir::Value& value);
+  // Whether no two elements of the view are one of the alias, as far as the kinds of step tell.
+  bool Injective() const;
 
  private:
   friend class Alias;
@@ -83,6 +90,15 @@ class Tensor {
  public:
   Tensor() = default;
   Tensor(ir::Value value, int device);
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) = default;
+  // By swapping: an old path is released before its alias, as in the destructor.
+  Tensor& operator=(Tensor o) noexcept {
+    std::swap(alias_, o.alias_);
+    std::swap(path_, o.path_);
+    return *this;
+  }
+  ~Tensor() = default;
 
   bool defined() const { return static_cast<bool>(alias_); }
   int device() const { return alias_->device(); }

@@ -182,7 +182,28 @@ hlo::Value WriteStrided(hlo::Value parent, hlo::Value view, Span params) {
 }
 
 // Other element size: stablehlo.bitcast_convert adds or removes a trailing dimension.
+hlo::Value AsReal(hlo::Value x);
+hlo::Value AsComplex(hlo::Value x);
+
+Dims Doubled(Dims dims) {
+  if (dims.empty()) return {2};
+  dims.back() *= 2;
+  return dims;
+}
+
 hlo::Value Bitcast(hlo::Value x, const Shape& to) {
+  // StableHLO casts neither bool nor complex: bool is a byte, complex two floats.
+  if (x.dtype() == DType::kBool) x = hlo::Convert(x, DType::kU8);
+  if (IsComplex(x.dtype())) x = hlo::Reshape(AsReal(x), Doubled(x.dims()));
+  if (to.dtype == DType::kBool) {
+    hlo::Value bytes = Bitcast(x, to.with(DType::kU8));
+    return hlo::Ne(bytes, hlo::FullLike(bytes, 0));
+  }
+  if (IsComplex(to.dtype)) {
+    Dims pairs = to.dims;
+    pairs.push_back(2);
+    return AsComplex(hlo::Reshape(Bitcast(x, {RealPart(to.dtype), Doubled(to.dims)}), pairs));
+  }
   size_t from_bytes = ByteSize(x.dtype()), to_bytes = ByteSize(to.dtype);
   if (from_bytes == to_bytes) return hlo::BitcastConvert(x, to.dtype);
   if (from_bytes > to_bytes) return hlo::Reshape(hlo::BitcastConvert(x, to.dtype), to.dims);
