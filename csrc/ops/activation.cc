@@ -125,7 +125,10 @@ Value HardswishGrad(Value x) {
 
 template <auto kFn, Name kName>
 struct Activation : Unary<kFn> {
-  static Shape Infer(const Arg& self) { return FloatOnly(self, kName.text); }
+  static Shape Infer(const Arg& self) {
+    CheckImplemented(!IsIntOrBool(self.dtype()), kName.text, self.dtype());
+    return self.shape();
+  }
 };
 
 template <auto kGrad>

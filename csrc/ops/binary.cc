@@ -36,8 +36,6 @@ Value Remainder(Value a, Value b) {
   return IsUnsigned(a.dtype()) ? r : hlo::Select(OtherSign(r, b), hlo::Add(r, b), r);
 }
 
-
-
 // Python's //: for floats exact where a / b rounds to the wrong side of an integer.
 Value FloorDivide(Value a, Value b) {
   if (IsUnsigned(a.dtype())) return hlo::Div(a, b);
@@ -59,8 +57,7 @@ template <auto kFn, Name kName>
 struct RealBinary : Binary<kFn> {
   static Shape Infer(const Arg& a, const Arg& b) {
     Shape out = Binary<kFn>::Infer(a, b);
-    CheckImplemented(out.dtype != DType::kBool && !IsComplex(out.dtype), kName.text,
-                     out.dtype);
+    CheckImplemented(out.dtype != DType::kBool && !IsComplex(out.dtype), kName.text, out.dtype);
     return out;
   }
 };
@@ -202,16 +199,20 @@ Value XLog1pY(Value x, Value y) {
   return Where(zero, 0, hlo::Mul(x, hlo::Log1p(y)));
 }
 
-// log(base^a + base^b); equal infinities are their own result.
-template <bool kBase2>
-Value LogAddExp(Value a, Value b) {
-  Value high = hlo::Max(a, b);
-  Value gap = hlo::Neg(hlo::Abs(hlo::Sub(a, b)));
-  Value e = hlo::Exp(kBase2 ? Times(gap, std::numbers::ln2) : gap);
-  Value tail = hlo::Log1p(e);
-  Value y = hlo::Add(high, kBase2 ? Times(tail, std::numbers::log2e) : tail);
-  return hlo::Select(hlo::And(IsInf(a), hlo::Eq(a, b)), a, y);
+Value LogAddExp2(Value a, Value b) {
+  return Times(LogAddExp(Times(a, std::numbers::ln2), Times(b, std::numbers::ln2)),
+               std::numbers::log2e);
 }
+
+// Of floating-point and complex numbers.
+template <auto kFn, Name kName>
+struct InexactBinary : Binary<kFn> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    Shape out = Binary<kFn>::Infer(a, b);
+    CheckImplemented(!IsIntOrBool(out.dtype), kName.text, out.dtype);
+    return out;
+  }
+};
 
 template <auto kFn, Name kName>
 struct FloatOnlyBinary : Binary<kFn> {
@@ -280,8 +281,8 @@ XLA_OPS(m) {
   Register<copysign_Tensor, RealFloatBinary<CopySign, "copysign_cpu">>(m);
   Register<xlogy_Tensor, FloatBinary<XLogY>>(m);
   Register<special_xlog1py, RealFloatBinary<XLog1pY, "xlog1py_cpu">>(m);
-  Register<logaddexp, FloatOnlyBinary<LogAddExp<false>, "logaddexp_cpu">>(m);
-  Register<logaddexp2, FloatOnlyBinary<LogAddExp<true>, "logaddexp2_cpu">>(m);
+  Register<logaddexp, InexactBinary<LogAddExp, "logaddexp_cpu">>(m);
+  Register<logaddexp2, InexactBinary<LogAddExp2, "logaddexp2_cpu">>(m);
   Register<at::_ops::nextafter, NextAfter>(m);
   Register<heaviside, Heaviside>(m);
 }

@@ -1,10 +1,12 @@
 // Comparisons, logic and bits.
+#include <ATen/ops/all.h>
 #include <ATen/ops/bitwise_and_ops.h>
 #include <ATen/ops/bitwise_left_shift_ops.h>
 #include <ATen/ops/bitwise_not_ops.h>
 #include <ATen/ops/bitwise_or_ops.h>
 #include <ATen/ops/bitwise_right_shift_ops.h>
 #include <ATen/ops/bitwise_xor_ops.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/eq_ops.h>
 #include <ATen/ops/ge_ops.h>
 #include <ATen/ops/gt_ops.h>
@@ -166,6 +168,12 @@ struct SignBitOp : FloatTest<SignBit, hlo::Or, false> {
   }
 };
 
+// Reads its result, so it runs what it needs.
+bool Equal(const at::Tensor& self, const at::Tensor& other) {
+  if (self.sizes() != other.sizes()) return false;
+  return at::all(at::eq(self, other)).item<bool>();
+}
+
 template <typename Tensor, typename Scalar, typename Op>
 void RegisterBoth(torch::Library& m) {
   Register<Tensor, Op>(m);
@@ -188,14 +196,17 @@ XLA_OPS(m) {
   RegisterCompare<le_Tensor, le_Scalar, Direction::kLE>(m);
   RegisterCompare<gt_Tensor, gt_Scalar, Direction::kGT>(m);
   RegisterCompare<ge_Tensor, ge_Scalar, Direction::kGE>(m);
+  m.impl("equal", TORCH_FN(Equal));
   Register<logical_and, Logical<hlo::And>>(m);
   Register<logical_or, Logical<hlo::Or>>(m);
   Register<logical_xor, Logical<hlo::Xor>>(m);
   Register<logical_not, LogicalNot>(m);
   Register<bitwise_not, BitwiseNot>(m);
-  RegisterBoth<bitwise_and_Tensor, bitwise_and_Scalar, Bitwise<hlo::And, "bitwise_and_cpu", true>>(m);
+  RegisterBoth<bitwise_and_Tensor, bitwise_and_Scalar, Bitwise<hlo::And, "bitwise_and_cpu", true>>(
+      m);
   RegisterBoth<bitwise_or_Tensor, bitwise_or_Scalar, Bitwise<hlo::Or, "bitwise_or_cpu", true>>(m);
-  RegisterBoth<bitwise_xor_Tensor, bitwise_xor_Scalar, Bitwise<hlo::Xor, "bitwise_xor_cpu", true>>(m);
+  RegisterBoth<bitwise_xor_Tensor, bitwise_xor_Scalar, Bitwise<hlo::Xor, "bitwise_xor_cpu", true>>(
+      m);
   RegisterBoth<bitwise_left_shift_Tensor, bitwise_left_shift_Tensor_Scalar, LeftShiftOp>(m);
   RegisterBoth<bitwise_right_shift_Tensor, bitwise_right_shift_Tensor_Scalar, RightShiftOp>(m);
   RegisterBoth<__lshift___Tensor, __lshift___Scalar, LeftShiftOp>(m);

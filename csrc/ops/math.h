@@ -14,6 +14,10 @@ hlo::Value CopySign(hlo::Value a, hlo::Value b);
 // Towards zero.
 hlo::Value Trunc(hlo::Value x);
 
+// log(exp(a) + exp(b)) without overflow; equal infinities are their own result. Of complex numbers,
+// too.
+hlo::Value LogAddExp(hlo::Value a, hlo::Value b);
+
 // Of float32 and float64.
 hlo::Value Erf(hlo::Value x);
 hlo::Value Erfc(hlo::Value x);

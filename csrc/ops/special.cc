@@ -143,6 +143,23 @@ Value CopySign(Value a, Value b) {
 
 Value Trunc(Value x) { return hlo::Select(LtZero(x), hlo::Ceil(x), hlo::Floor(x)); }
 
+Value LogAddExp(Value a, Value b) {
+  bool complex = IsComplex(a.dtype());
+  Value re_a = hlo::Real(a), re_b = hlo::Real(b);
+  Value high, gap;
+  if (complex) {
+    Value larger = hlo::Ge(re_a, re_b);
+    high = hlo::Select(larger, a, b);
+    gap = hlo::Sub(hlo::Select(larger, b, a), high);
+  } else {
+    high = hlo::Max(a, b);
+    gap = hlo::Neg(hlo::Abs(hlo::Sub(a, b)));
+  }
+  Value e = hlo::Exp(gap);
+  Value y = hlo::Add(high, complex ? hlo::Log(Plus(e, 1)) : hlo::Log1p(e));
+  return hlo::Select(hlo::And(IsInf(re_a), hlo::Eq(re_a, re_b)), high, y);
+}
+
 Value Erf(Value x) {
   if (!Is64(x)) return Erf32(x);
   Value a = hlo::Abs(x);

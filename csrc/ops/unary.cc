@@ -1,4 +1,5 @@
 // Mathematical functions of one tensor.
+#include <ATen/ops/_conj_physical_ops.h>
 #include <ATen/ops/abs_ops.h>
 #include <ATen/ops/acos_ops.h>
 #include <ATen/ops/acosh_ops.h>
@@ -8,6 +9,7 @@
 #include <ATen/ops/atan_ops.h>
 #include <ATen/ops/atanh_ops.h>
 #include <ATen/ops/ceil_ops.h>
+#include <ATen/ops/conj_physical_ops.h>
 #include <ATen/ops/cos_ops.h>
 #include <ATen/ops/cosh_ops.h>
 #include <ATen/ops/digamma_ops.h>
@@ -288,6 +290,10 @@ struct Angle {
   }
 };
 
+Value Conj(Value x) {
+  return IsComplexValue(x) ? hlo::Complex(hlo::Real(x), hlo::Neg(hlo::Imag(x))) : x;
+}
+
 struct NanToNum {
   static Shape Infer(const Arg& self, std::optional<double>, std::optional<double>,
                      std::optional<double>) {
@@ -359,6 +365,8 @@ XLA_OPS(m) {
   Register<special_entr, RealFloatUnary<Entr, "entr_cpu">>(m);
   Register<logit, Logit>(m);
   Register<angle, Angle>(m);
+  Register<_conj_physical, Unary<Conj>>(m);
+  Register<conj_physical_, Unary<Conj>>(m);
   Register<nan_to_num, NanToNum>(m);
 }
 
