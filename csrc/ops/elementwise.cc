@@ -36,11 +36,11 @@ struct AddSub {
   static Shape Infer(const Arg& self, const Arg& other, const at::Scalar& alpha) {
     Shape out{Promote({self, other}), Broadcast({self, other})};
     TORCH_CHECK(!alpha.isFloatingPoint() || !IsIntOrBool(out.dtype),
-              "For integral input tensors, argument alpha must not be a floating point number.");
+                "For integral input tensors, argument alpha must not be a floating point number.");
     TORCH_CHECK(!alpha.isComplex() || IsComplex(out.dtype),
-              "For non-complex input tensors, argument alpha must not be a complex number.");
+                "For non-complex input tensors, argument alpha must not be a complex number.");
     TORCH_CHECK(!alpha.isBoolean() || out.dtype == DType::kBool,
-              "Boolean alpha only supported for Boolean results.");
+                "Boolean alpha only supported for Boolean results.");
     if (kSubtract) CheckNotBool(self.dtype(), other.dtype());
     return out;
   }
@@ -92,7 +92,8 @@ caffe2::TypeMeta TypeMeta(const Arg& a) {
 }
 
 void CheckLerpTypes(const Arg& self, const Arg& end) {
-  TORCH_CHECK(self.dtype() == end.dtype(), "expected dtype ", TypeMeta(self), " for `end` but got dtype ", TypeMeta(end));
+  TORCH_CHECK(self.dtype() == end.dtype(), "expected dtype ", TypeMeta(self),
+              " for `end` but got dtype ", TypeMeta(end));
   CheckImplemented(!IsIntOrBool(self.dtype()), "lerp_kernel_scalar", self.dtype());
 }
 
@@ -111,7 +112,8 @@ struct LerpScalar {
 struct LerpTensor {
   static Shape Infer(const Arg& self, const Arg& end, const Arg& weight) {
     CheckLerpTypes(self, end);
-    TORCH_CHECK(self.dtype() == weight.dtype(), "expected dtype ", TypeMeta(self), " for `weight` but got dtype ", TypeMeta(weight));
+    TORCH_CHECK(self.dtype() == weight.dtype(), "expected dtype ", TypeMeta(self),
+                " for `weight` but got dtype ", TypeMeta(weight));
     return {self.dtype(), Broadcast({self, end, weight})};
   }
   static Value Lower(const Shape& out, Value self, Value end, Value weight) {
@@ -161,8 +163,7 @@ void CheckClampType(DType t) {
 struct Clamp {
   using MaybeScalar = std::optional<at::Scalar>;
   static Shape Infer(const Arg& self, const MaybeScalar& min, const MaybeScalar& max) {
-    TORCH_CHECK(min || max,
-              "torch.clamp: At least one of 'min' or 'max' must not be None");
+    TORCH_CHECK(min || max, "torch.clamp: At least one of 'min' or 'max' must not be None");
     Shape out = self.shape();
     for (const MaybeScalar& bound : {min, max}) {
       if (bound) out.dtype = Promote(Arg(out, self.wrapped()), *bound);
@@ -178,8 +179,7 @@ struct Clamp {
 
 struct ClampTensor {
   static Shape Infer(const Arg& self, const Arg* min, const Arg* max) {
-    TORCH_CHECK(min || max,
-              "torch.clamp: At least one of 'min' or 'max' must not be None");
+    TORCH_CHECK(min || max, "torch.clamp: At least one of 'min' or 'max' must not be None");
     std::vector<Arg> args{self};
     Dims dims = self.dims();
     for (const Arg* bound : {min, max}) {
