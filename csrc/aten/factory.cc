@@ -1,5 +1,4 @@
 // Tensors from nothing: empty, zeros, ones, full, arange and their kin.
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
@@ -58,17 +57,6 @@ at::Tensor EmptyStrided(at::SymIntArrayRef size, at::SymIntArrayRef, OptDtype dt
 at::Tensor Zeros(at::SymIntArrayRef size, OptDtype dtype, OptLayout layout, OptDevice device,
                  OptBool pin_memory) {
   return Empty(size, dtype, layout, device, pin_memory, std::nullopt);
-}
-
-// Autograd's copies of gradients that become views ask for this.
-at::Tensor NewEmptyStrided(const at::Tensor& self, at::SymIntArrayRef size, at::SymIntArrayRef,
-                           OptDtype dtype, OptLayout layout, OptDevice device, OptBool pin_memory) {
-  at::ScalarType type = dtype.value_or(self.scalar_type());
-  at::Device where = device.value_or(self.device());
-  if (!where.is_xla()) {
-    return at::empty_symint(size, at::TensorOptions().dtype(type).layout(layout).device(where));
-  }
-  return Empty(size, type, layout, where, pin_memory, std::nullopt);
 }
 
 at::Tensor Ones(at::SymIntArrayRef size, OptDtype dtype, OptLayout, OptDevice device, OptBool) {
@@ -223,7 +211,6 @@ TORCH_LIBRARY_IMPL(aten, XLA, m) {
   m.impl("empty_strided", TORCH_FN(EmptyStrided));
   m.impl("zeros", TORCH_FN(Zeros));
   m.impl("_efficientzerotensor", TORCH_FN(Zeros));  // the gradient of sign and its kin
-  m.impl("new_empty_strided", TORCH_FN(NewEmptyStrided));
   m.impl("ones", TORCH_FN(Ones));
   m.impl("full", TORCH_FN(FullKernel));
   m.impl("zeros_like", TORCH_FN(FilledLike<0>));
