@@ -51,7 +51,7 @@ def test_added(name, beta, alpha):
 
 @pytest.mark.parametrize("name", ["addmm", "baddbmm", "addmv", "addbmm"])
 def test_in_place(name):
-    fn, *args = ADDED[name]
+    _fn, *args = ADDED[name]
     check(lambda x, *a: getattr(x.clone(), f"{name}_")(*a, beta=0.5, alpha=2), *args)
 
 

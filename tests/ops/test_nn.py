@@ -8,24 +8,29 @@ from .oracle import check, check_error, floats, host_runs, to_xla
 
 CONVOLUTIONS = {
     "1d": (F.conv1d, (2, 4, 9), (6, 4, 3), {}),
-    "1d_all": (F.conv1d, (2, 4, 9), (6, 2, 3), dict(stride=2, padding=1, dilation=2, groups=2)),
+    "1d_all": (
+        F.conv1d,
+        (2, 4, 9),
+        (6, 2, 3),
+        {"stride": 2, "padding": 1, "dilation": 2, "groups": 2},
+    ),
     "2d": (F.conv2d, (2, 3, 8, 7), (5, 3, 3, 2), {}),
-    "2d_same": (F.conv2d, (2, 3, 8, 7), (5, 3, 3, 5), dict(padding="same")),
-    "2d_stride": (F.conv2d, (2, 3, 8, 7), (5, 3, 3, 2), dict(stride=(3, 2), padding=(1, 0))),
-    "2d_dilation": (F.conv2d, (2, 3, 9, 9), (4, 3, 3, 3), dict(dilation=(2, 3), padding=2)),
-    "2d_depthwise": (F.conv2d, (2, 4, 8, 7), (8, 1, 3, 3), dict(groups=4, padding=1)),
+    "2d_same": (F.conv2d, (2, 3, 8, 7), (5, 3, 3, 5), {"padding": "same"}),
+    "2d_stride": (F.conv2d, (2, 3, 8, 7), (5, 3, 3, 2), {"stride": (3, 2), "padding": (1, 0)}),
+    "2d_dilation": (F.conv2d, (2, 3, 9, 9), (4, 3, 3, 3), {"dilation": (2, 3), "padding": 2}),
+    "2d_depthwise": (F.conv2d, (2, 4, 8, 7), (8, 1, 3, 3), {"groups": 4, "padding": 1}),
     "2d_1x1": (F.conv2d, (2, 3, 4, 4), (5, 3, 1, 1), {}),
     "2d_unbatched": (F.conv2d, (3, 8, 7), (5, 3, 3, 3), {}),
-    "3d": (F.conv3d, (2, 2, 5, 6, 4), (3, 2, 2, 3, 2), dict(stride=2, padding=1)),
-    "transposed_1d": (F.conv_transpose1d, (2, 4, 5), (4, 3, 3), dict(stride=2, output_padding=1)),
-    "transposed_2d": (F.conv_transpose2d, (2, 4, 5, 4), (4, 3, 3, 3), dict(stride=2, padding=1)),
+    "3d": (F.conv3d, (2, 2, 5, 6, 4), (3, 2, 2, 3, 2), {"stride": 2, "padding": 1}),
+    "transposed_1d": (F.conv_transpose1d, (2, 4, 5), (4, 3, 3), {"stride": 2, "output_padding": 1}),
+    "transposed_2d": (F.conv_transpose2d, (2, 4, 5, 4), (4, 3, 3, 3), {"stride": 2, "padding": 1}),
     "transposed_groups": (
         F.conv_transpose2d,
         (2, 4, 5, 4),
         (4, 3, 3, 2),
-        dict(stride=2, padding=1, output_padding=1, groups=2, dilation=2),
+        {"stride": 2, "padding": 1, "output_padding": 1, "groups": 2, "dilation": 2},
     ),
-    "transposed_3d": (F.conv_transpose3d, (1, 2, 3, 4, 3), (2, 3, 2, 2, 2), dict(stride=2)),
+    "transposed_3d": (F.conv_transpose3d, (1, 2, 3, 4, 3), (2, 3, 2, 2, 2), {"stride": 2}),
 }
 
 
@@ -33,8 +38,9 @@ CONVOLUTIONS = {
 def test_convolution(name):
     fn, x, w, options = CONVOLUTIONS[name]
     channels = w[1] * options.get("groups", 1) if "transposed" in name else w[0]
-    check(lambda *a: fn(*a, **options), floats(*x), floats(*w), floats(channels), rtol=1e-4,
-          atol=1e-4)
+    check(
+        lambda *a: fn(*a, **options), floats(*x), floats(*w), floats(channels), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_convolution_without_bias_or_batch():
@@ -45,7 +51,7 @@ def test_convolution_without_bias_or_batch():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_convolution_types(dtype):
     args = floats(2, 4, 6, 6, dtype=dtype), floats(4, 2, 3, 3, dtype=dtype), floats(4, dtype=dtype)
-    tolerance = dict(rtol=3e-2, atol=1e-1) if dtype == torch.bfloat16 else {}
+    tolerance = {"rtol": 3e-2, "atol": 1e-1} if dtype == torch.bfloat16 else {}
     check(lambda *a: F.conv2d(*a, padding=1, groups=2), *args, **tolerance)
 
 
@@ -71,13 +77,22 @@ def test_batch_norm(shape, training, affine):
         y = F.batch_norm(x, mean, var, w, b, training, momentum=0.3, eps=1e-3)
         return y, mean, var
 
-    check(fn, floats(*shape), floats(3), floats(3), floats(3), floats(3, low=0.5), rtol=1e-4,
-          atol=1e-4)
+    check(
+        fn,
+        floats(*shape),
+        floats(3),
+        floats(3),
+        floats(3),
+        floats(3, low=0.5),
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def test_batch_norm_without_statistics():
-    check(lambda x: F.batch_norm(x, None, None, training=True), floats(4, 3, 5), rtol=1e-4,
-          atol=1e-4)
+    check(
+        lambda x: F.batch_norm(x, None, None, training=True), floats(4, 3, 5), rtol=1e-4, atol=1e-4
+    )
     check(F.instance_norm, floats(4, 3, 5), rtol=1e-4, atol=1e-4)
 
 
@@ -87,8 +102,9 @@ def test_batch_norm_module_keeps_running_statistics(momentum):
     xla = torch.nn.BatchNorm2d(3, momentum=momentum).to("xla:0")
     for i in range(3):
         x = floats(4, 3, 2, 2) * (i + 1)
-        torch.testing.assert_close(xla(to_xla(x)).detach().cpu(), cpu(x).detach(), rtol=1e-4,
-                                   atol=1e-4)
+        torch.testing.assert_close(
+            xla(to_xla(x)).detach().cpu(), cpu(x).detach(), rtol=1e-4, atol=1e-4
+        )
     for a, b in zip(xla.buffers(), cpu.buffers(), strict=True):
         torch.testing.assert_close(a.cpu(), b)
 
@@ -98,21 +114,33 @@ def test_batch_norm_module_keeps_running_statistics(momentum):
 def test_layer_norm(n, affine):
     x = floats(3, 4, 5)
     shape = x.shape[-n:]
-    check(lambda x, w, b: F.layer_norm(x, shape, *((w, b) if affine else ()), eps=1e-3), x,
-          floats(*shape), floats(*shape), rtol=1e-4, atol=1e-4)
+    check(
+        lambda x, w, b: F.layer_norm(x, shape, *((w, b) if affine else ()), eps=1e-3),
+        x,
+        floats(*shape),
+        floats(*shape),
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("shape", [(2, 6), (2, 6, 5), (2, 6, 3, 4)])
 def test_group_norm(shape):
-    check(lambda x, w, b: F.group_norm(x, 3, w, b), floats(*shape), floats(6), floats(6),
-          rtol=1e-4, atol=1e-4)
+    check(
+        lambda x, w, b: F.group_norm(x, 3, w, b),
+        floats(*shape),
+        floats(6),
+        floats(6),
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("parameters", [torch.bfloat16, torch.float32])
 def test_half_norms(parameters):
     x = floats(4, 8, 6, dtype=torch.bfloat16)
     w, b = floats(8, dtype=parameters), floats(8, dtype=parameters)
-    loose = dict(rtol=3e-2, atol=5e-2)
+    loose = {"rtol": 3e-2, "atol": 5e-2}
     check(lambda x, w, b: F.batch_norm(x, None, None, w, b, True), x, w, b, **loose)
     check(lambda x, w, b: F.layer_norm(x.mT, (8,), w, b), x, w, b, **loose)
     # PyTorch's meta kernel of the gradient of mixed types disagrees with its CPU kernel.
@@ -185,8 +213,10 @@ PADS = {
 @pytest.mark.parametrize("name", PADS)
 def test_pad(name):
     pad, mode, shape = PADS[name]
-    check(lambda x: F.pad(x, pad, mode, **({"value": 2.5} if mode == "constant" else {})),
-          floats(*shape))
+    check(
+        lambda x: F.pad(x, pad, mode, **({"value": 2.5} if mode == "constant" else {})),
+        floats(*shape),
+    )
 
 
 BLOCKS = {
@@ -206,17 +236,17 @@ def test_blocks(name):
 
 
 RESAMPLED = [
-    ("nearest", (2, 3, 5), dict(size=9)),
-    ("nearest", (2, 3, 4, 5), dict(scale_factor=2)),
-    ("nearest", (2, 3, 4, 5), dict(size=(3, 7))),
-    ("nearest", (1, 2, 3, 4, 2), dict(size=(4, 6, 3))),
-    ("nearest-exact", (2, 3, 4, 5), dict(size=(3, 7))),
-    ("linear", (2, 3, 5), dict(size=9, align_corners=True)),
-    ("bilinear", (2, 3, 4, 5), dict(scale_factor=2)),
-    ("bilinear", (2, 3, 4, 5), dict(scale_factor=1.7)),
-    ("bilinear", (2, 3, 4, 5), dict(size=(7, 3), align_corners=True)),
-    ("trilinear", (1, 2, 3, 4, 2), dict(size=(4, 6, 3))),
-    ("bicubic", (2, 3, 4, 5), dict(size=(7, 4))),
+    ("nearest", (2, 3, 5), {"size": 9}),
+    ("nearest", (2, 3, 4, 5), {"scale_factor": 2}),
+    ("nearest", (2, 3, 4, 5), {"size": (3, 7)}),
+    ("nearest", (1, 2, 3, 4, 2), {"size": (4, 6, 3)}),
+    ("nearest-exact", (2, 3, 4, 5), {"size": (3, 7)}),
+    ("linear", (2, 3, 5), {"size": 9, "align_corners": True}),
+    ("bilinear", (2, 3, 4, 5), {"scale_factor": 2}),
+    ("bilinear", (2, 3, 4, 5), {"scale_factor": 1.7}),
+    ("bilinear", (2, 3, 4, 5), {"size": (7, 3), "align_corners": True}),
+    ("trilinear", (1, 2, 3, 4, 2), {"size": (4, 6, 3)}),
+    ("bicubic", (2, 3, 4, 5), {"size": (7, 4)}),
 ]
 
 
@@ -235,8 +265,15 @@ def test_attention(causal, mask):
         pytest.skip("PyTorch takes one of them")
     q, k, v = floats(2, 3, 5, 4), floats(2, 3, 6, 4), floats(2, 3, 6, 8)
     m = {None: None, "bool": floats(5, 6) > -1, "float": floats(5, 6)}[mask]
-    check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, is_causal=causal), q, k, v,
-          m, rtol=1e-4, atol=1e-4)
+    check(
+        lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, m, is_causal=causal),
+        q,
+        k,
+        v,
+        m,
+        rtol=1e-4,
+        atol=1e-4,
+    )
 
 
 def test_attention_with_dropout_keeps_shape():
@@ -255,8 +292,9 @@ def test_transformer_layer_in_evaluation(padded):
     with torch.no_grad():
         want = encoder(x, src_key_padding_mask=mask)
         before = host_runs()
-        got = encoder.to("xla:0")(to_xla(x), src_key_padding_mask=mask if mask is None else
-                                  to_xla(mask))
+        got = encoder.to("xla:0")(
+            to_xla(x), src_key_padding_mask=mask if mask is None else to_xla(mask)
+        )
         kept = slice(None) if mask is None else ~mask
         torch.testing.assert_close(got.cpu()[kept], want[kept], rtol=1e-4, atol=1e-5)
     assert host_runs() == before
