@@ -56,15 +56,27 @@ Windows Unfold(Value x, int64_t dim, int64_t out) {
 // The sums over the windows of the last dimensions.
 Value AdaptiveSum(Value x, Span out) {
   auto n = static_cast<int64_t>(out.size());
+  Dims split, kept, summed;
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    int64_t in = x.dim(d), to = d < x.rank() - n ? in : out[At(d - x.rank() + n)];
+    kept.push_back(in % to == 0 ? to : in);
+    split.push_back(kept.back());
+    if (kept.back() == in) continue;
+    summed.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(in / to);
+  }
+  // Windows that share nothing: all dimensions at once.
+  if (!summed.empty()) x = hlo::Reshape(Sum(hlo::Reshape(x, split), summed), kept);
   for (int64_t i = 0; i < n; ++i) {
-    int64_t dim = x.rank() - n + i;
-    if (out[At(i)] == x.dim(dim)) continue;
-    Windows w = Unfold(x, dim, out[At(i)]);
-    if (w.counts.valid()) {
-      Value counts = hlo::BroadcastInDim(w.counts, w.elements.dims(), {dim, dim + 1});
-      w.elements = Where(counts, w.elements, 0);
+    int64_t dim = x.rank() - n + i, to = out[At(i)];
+    if (to == x.dim(dim)) continue;
+    if (to % x.dim(dim) == 0) {  // each element is a window several times
+      x = RepeatEach(x, dim, to / x.dim(dim));
+      continue;
     }
-    x = Sum(w.elements, {dim + 1});
+    Windows w = Unfold(x, dim, to);
+    Value counts = hlo::BroadcastInDim(w.counts, w.elements.dims(), {dim, dim + 1});
+    x = Sum(Where(counts, w.elements, 0), {dim + 1});
   }
   return x;
 }

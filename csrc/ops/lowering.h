@@ -79,6 +79,15 @@ inline Value Take(Value x, int64_t dim, Value index) {
                      slice);
 }
 
+// Each element `times` times in a row along dim.
+inline Value RepeatEach(Value x, int64_t dim, int64_t times) {
+  Dims split = x.dims(), joined = x.dims(), kept = Range(x.rank());
+  split.insert(At(dim) + 1, times);
+  joined[At(dim)] *= times;
+  for (int64_t& d : kept) d += d > dim;
+  return hlo::Reshape(hlo::BroadcastInDim(x, split, kept), joined);
+}
+
 // Negative indices count from the end of `size`.
 inline Value WrapIndex(Value index, int64_t size) {
   index = hlo::ConvertTo(index, DType::kS64);

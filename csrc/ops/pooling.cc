@@ -129,17 +129,18 @@ Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n) {
   for (int64_t i = 0; i < out.rank(); ++i) {
     (i >= out.rank() - n ? plane : planes) *= out.dims[At(i)];
   }
-  int64_t per_plane = g.shape().numel() / std::max<int64_t>(planes, 1);
-  Value flat = hlo::Full(g.builder(), {g.dtype(), {planes, plane}}, 0);
-  Value at = hlo::Reshape(indices, {planes, per_plane, 1});
-  Value sum = hlo::Scatter(flat, hlo::Concatenate({IotaLike(at, 0), at}, 2),
-                           hlo::Reshape(g, {planes, per_plane}),
+  int64_t n_per_plane = g.shape().numel() / std::max<int64_t>(planes, 1);
+  Value at = hlo::Reshape(indices, {planes, n_per_plane});
+  at = hlo::Add(at, Times(IotaLike(at, 0), static_cast<double>(plane)));
+  Value flat = hlo::Full(g.builder(), {g.dtype(), {planes * plane}}, 0);
+  Value sum = hlo::Scatter(flat, hlo::Reshape(at, {g.shape().numel()}),
+                           hlo::Reshape(g, {g.shape().numel()}),
                            {.update_window_dims = {},
-                            .inserted_window_dims = {0, 1},
+                            .inserted_window_dims = {0},
                             .input_batching_dims = {},
                             .scatter_indices_batching_dims = {},
-                            .scatter_dims_to_operand_dims = {0, 1},
-                            .index_vector_dim = 2},
+                            .scatter_dims_to_operand_dims = {0},
+                            .index_vector_dim = 1},
                            Combine(hlo::Reducer::kSum));
   return hlo::Reshape(sum, out.dims);
 }
@@ -232,9 +233,9 @@ struct MaxPool {
   }
 };
 
-// Each input element takes the gradients of the windows whose index says so: by comparing for small
-// windows, by a scatter for others. Not by select_and_scatter, which takes any of equal maxima and
-// is several times slower on CPUs.
+// A scatter to the indices. Not select_and_scatter, which takes any of equal maxima and is several
+// times slower on CPUs; nor a comparison for each element of a window, which fuses with the forward
+// computation and repeats all of that.
 template <int64_t kN>
 struct MaxPoolBackward {
   static Shape Infer(const Arg& g, const Arg& x, Span kernel, Span stride, Span padding,
@@ -245,29 +246,9 @@ struct MaxPoolBackward {
               ", got ", ToString(g.dims()));
     return x.shape();
   }
-  static Value Lower(const Shape& out, Value g, Value x, Span kernel, Span stride, Span padding,
-                     Span dilation, bool ceil_mode, Value indices) {
-    PoolWindow w = MaxPool<kN>::Window(x.dims(), kernel, stride, padding, dilation, ceil_mode);
-    if (!MaxPool<kN>::IsUnrolled(w)) return ScatterPlanes(g, indices, out, kN);
-    g = Widen(g);
-    indices = hlo::ConvertTo(indices, DType::kS32);
-    int64_t r = x.rank();
-    Value here = hlo::ConvertTo(FlatPositions(x, kN), DType::kS32);
-    Value sum = hlo::Full(g.builder(), out.with(g.dtype()), 0);
-    Dims between = w.stride;
-    for (int64_t& d : between) --d;
-    ForEachOffset(w, [&](const Dims& offset) {
-      Dims high;
-      for (size_t d = 0; d < At(kN); ++d) {
-        high.push_back(w.in[d] - offset[d] - (w.out[d] - 1) * w.stride[d] - 1);
-      }
-      auto place = [&](Value v, double none) {
-        return hlo::Pad(v, ScalarOf(v, none), w.Full(r, offset, 0), w.Full(r, high, 0),
-                        w.Full(r, between, 0));
-      };
-      sum = hlo::Add(sum, Where(hlo::Eq(place(indices, -1), here), place(g, 0), 0));
-    });
-    return hlo::ConvertTo(sum, out.dtype);
+  static Value Lower(const Shape& out, Value g, Value, Span, Span, Span, Span, bool,
+                     Value indices) {
+    return hlo::ConvertTo(ScatterPlanes(Widen(g), indices, out, kN), out.dtype);
   }
 };
 

@@ -5,6 +5,8 @@
 #include <ATen/ops/sort_ops.h>
 #include <ATen/ops/topk_ops.h>
 
+#include <limits>
+
 #include "ops/scatter_dim.h"
 
 namespace torch_xla::ops {
@@ -59,9 +61,45 @@ struct TopK {
   static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, int64_t k,
                                     int64_t dim, bool largest, bool) {
     dim = WrapDim(dim, self.rank());
-    Sorted s = SortDim(AtLeast1d(self), dim, largest);
+    Value x = AtLeast1d(self);
+    Sorted s = Wide(x.dtype()) == DType::kF32 && k < x.dim(dim) ? Float(x, k, dim, largest)
+                                                                : SortDim(x, dim, largest);
     return {hlo::Reshape(hlo::SliceDim(s.values, dim, 0, k), out[0].dims),
             hlo::Reshape(hlo::SliceDim(s.indices, dim, 0, k), out[1].dims)};
+  }
+
+ private:
+  // In the form that XLA turns into a selection: rows of float32 with int32 positions, compared by
+  // their bits as integers. NaN gets the bits of the largest or, of the negated, the lowest.
+  static Sorted Float(Value x, int64_t k, int64_t dim, bool largest) {
+    Builder& b = x.builder();
+    Value key = hlo::ConvertTo(x, DType::kF32);
+    uint32_t nan = largest ? 0x7FC00000 : 0xFFC00000;
+    Value nans = hlo::BroadcastTo(hlo::Constant(b, {DType::kF32, {}}, &nan), x.dims());
+    key = hlo::Select(IsNan(key), nans, largest ? key : hlo::Neg(key));
+    Dims perm = AllBut(x.rank(), dim);
+    perm.push_back(dim);
+    key = hlo::Transpose(key, perm);
+    Dims sorted = key.dims();
+    int64_t n = sorted.back();
+    key = hlo::Reshape(key, {x.shape().numel() / n, n});
+    const Value operands[] = {key, IotaLike(key, 1, DType::kS32)};
+    auto in_order = hlo::Sort(operands, 1, /*is_stable=*/true, [](Builder& c, auto v) {
+      auto bits = [&](Value f) {
+        Value i = hlo::BitcastConvert(f, DType::kS32);
+        Value flipped =
+            hlo::Xor(i, hlo::ScalarInt(c, DType::kS32, std::numeric_limits<int32_t>::max()));
+        return hlo::Select(hlo::Lt(i, hlo::ScalarInt(c, DType::kS32, 0)), flipped, i);
+      };
+      return std::vector<Value>{hlo::Gt(bits(v[0]), bits(v[1]))};
+    });
+    sorted.back() = k;
+    Dims back = Range(x.rank() - 1);
+    back.insert(At(dim), x.rank() - 1);
+    for (Value& v : in_order)
+      v = hlo::Transpose(hlo::Reshape(hlo::SliceDim(v, 1, 0, k), sorted), back);
+    Value values = largest ? in_order[0] : hlo::Neg(in_order[0]);
+    return {hlo::ConvertTo(values, x.dtype()), hlo::ConvertTo(in_order[1], DType::kS64)};
   }
 };
 

@@ -101,13 +101,7 @@ int64_t Repeats(const Taps& taps, int64_t in) {
 }
 
 Value Resample(Value x, int64_t dim, const Taps& taps) {
-  if (int64_t k = Repeats(taps, x.dim(dim))) {
-    Dims split = x.dims(), joined = x.dims(), kept = Range(x.rank());
-    split.insert(At(dim) + 1, k);
-    joined[At(dim)] *= k;
-    for (int64_t& d : kept) d += d > dim;
-    return hlo::Reshape(hlo::BroadcastInDim(x, split, kept), joined);
-  }
+  if (int64_t k = Repeats(taps, x.dim(dim))) return RepeatEach(x, dim, k);
   Value sum;
   for (size_t t = 0; t < taps.positions.size(); ++t) {
     Value part = Take(x, dim, Int64s(x.builder(), taps.positions[t]));
