@@ -107,6 +107,10 @@ Dims ResultDims(const char* name, const Dims& x, Span out, int64_t n) {
   }
   Dims dims = x;
   std::copy(out.begin(), out.end(), dims.end() - n);
+  for (int64_t d : out) {
+    TORCH_CHECK(d >= 0, "Trying to create tensor with negative dimension ", d, ": ",
+                ToString(dims));
+  }
   return dims;
 }
 

@@ -193,6 +193,8 @@ struct MaskedFill {
       TORCH_CHECK(value.rank() == 0,
                   "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                   value.rank(), " dimension(s).");
+    } else {
+      CheckFits(value, self.dtype());
     }
     return self.shape().with(out);
   }
@@ -362,6 +364,8 @@ struct IndexFill {
       TORCH_CHECK(value.rank() == 0,
                   "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                   value.rank(), " dimension(s).");
+    } else {
+      CheckFits(value, self.dtype());
     }
     return self.shape();
   }

@@ -35,6 +35,22 @@ inline void CheckExpands(const Dims& from, const Dims& to) {
   }
 }
 
+// Throws "value cannot be converted to type int without overflow" where it cannot.
+inline void CheckFits(const at::Scalar& value, DType to) {
+  switch (to) {
+    case DType::kS8: (void)value.toChar(); break;
+    case DType::kU8: (void)value.toByte(); break;
+    case DType::kS16: (void)value.toShort(); break;
+    case DType::kS32: (void)value.toInt(); break;
+    case DType::kS64: (void)value.toLong(); break;
+    case DType::kF16: (void)value.toHalf(); break;
+    case DType::kBF16: (void)value.toBFloat16(); break;
+    case DType::kF32: (void)value.toFloat(); break;
+    case DType::kF64: (void)value.toDouble(); break;
+    default: break;
+  }
+}
+
 // v[n] along dimension `dim` of `dims`.
 inline Value AlongDim(Value v, const Dims& dims, int64_t dim) {
   return hlo::BroadcastInDim(v, dims, {dim});

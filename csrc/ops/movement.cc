@@ -105,7 +105,11 @@ struct Roll {
     TORCH_CHECK(shifts.size() == dims.size() || (dims.empty() && shifts.size() == 1),
                 "shifts and dimensions must align. shifts: ", shifts.size(),
                 ", dims:", dims.size());
-    for (int64_t d : dims) WrapDim(d, self.rank());
+    for (int64_t d : dims) {
+      TORCH_CHECK_INDEX(self.rank() != 0, "Dimension specified as ", d,
+                        " but tensor has no dimensions");
+      WrapDim(d, self.rank());
+    }
     return self.shape();
   }
   static Value Lower(const Shape& out, Value self, Span shifts, Span dims) {

@@ -36,6 +36,10 @@ PoolWindow::PoolWindow(const char* name, int64_t rank_of_window, const Dims& inp
   auto rank = static_cast<int64_t>(input.size());
   XLA_CHECK(rank == n + 1 || rank == n + 2, kInvalidArgument, name, ": Expected ", n + 1, "D or ",
             n + 2, "D tensor, but got ", ToString(input));
+  XLA_CHECK(input[At(rank - n - 1)] > 0, kInvalidArgument, name,
+            ": Expected input's non-batch dimensions to have positive length, but input has a "
+            "shape of ",
+            ToString(input));
   for (size_t i = 0; i < At(n); ++i) {
     XLA_CHECK(kernel[i] > 0 && stride[i] > 0 && dilation[i] > 0, kInvalidArgument, name,
               ": kernel size, stride and dilation should be greater than zero");

@@ -311,6 +311,8 @@ ERRORS = {
     "max_pool_padding": lambda x: F.max_pool2d(x, 2, padding=2),
     "max_pool_too_large": lambda x: F.max_pool2d(x, 9),
     "avg_pool_divisor": lambda x: F.avg_pool2d(x, 2, divisor_override=0),
+    "max_pool_empty": lambda x: F.max_pool2d(x[:, :0], 2),
+    "adaptive_negative": lambda x: F.adaptive_max_pool2d(x, (-1, 2)),
     "adaptive_rank": lambda x: F.adaptive_avg_pool2d(x[0, 0], 2),
     "reflect_too_large": lambda x: F.pad(x, (9, 0, 0, 0), "reflect"),
     "pad_negative": lambda x: F.pad(x, (-9, 0)),
