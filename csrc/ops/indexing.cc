@@ -156,7 +156,7 @@ Indices Prepare(const at::Tensor& self, const Indices& indices) {
     }
     TORCH_CHECK_INDEX(IsMask(*t) || t->scalar_type() == at::kLong || t->scalar_type() == at::kInt,
                       "tensors used as indices must be long, int, byte or bool tensors");
-    at::Tensor index = *t;
+    const at::Tensor& index = *t;
     if (!IsMask(index)) {
       out.push_back(IsXla(index) ? index : index.to(self.device()));
       continue;
