@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .PHONY: help dev test cpptest pytest demo bench check format formatcheck house lint lintall types \
-	asan tsan wheel acceptance fuzz test-ops clean
+	asan tsan wheel acceptance fuzz test-ops test-plugins check-torch clean
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -83,6 +83,21 @@ fuzz: dev $(VENV)/.test.stamp  ## random programs of views and writes against ea
 
 test-ops: dev $(VENV)/.test.stamp  ## PyTorch's op_db against the CPU; ARGS="--mode backward --dtype float32"
 	$(PY) -m tests.ops.sweep $(ARGS)
+
+build/plugins/.stamp: requirements/plugins.txt | $(PY)
+	$(PY) -m pip install -q --no-deps --upgrade --target build/plugins -r $<
+	@touch $@
+
+test-plugins: dev $(VENV)/.test.stamp build/plugins/.stamp  ## conformance and acceptance on two other CPU plugins
+	$(PY) tools/test_plugins.py build/plugins $(ARGS)
+
+# A venv and a build of its own for each torch; TORCH is the version, as of a release.
+TORCH ?= 2.14.1
+OTHER := build/torch-$(TORCH)
+check-torch: build/.apt.stamp  ## build and test the same source for another torch: TORCH=2.11.0
+	tools/for_torch.sh $(TORCH) $(OTHER)
+	$(MAKE) -C $(OTHER) test
+	ACCEPTANCE=$${ACCEPTANCE:-$(abspath ../shared/acceptance)} $(MAKE) -C $(OTHER) acceptance
 
 acceptance: wheel  ## the promised checks of ../shared/acceptance on the installed wheel
 	$(PY) -m pip uninstall -q -y torch-xla

@@ -12,6 +12,8 @@ enum class Flag {
   kPjrtLibraryPath,
   kCpuNumDevices,
   kGpuNumDevices,
+  kAllocatorPreallocate,
+  kAllocatorFraction,
   kWaitTimeoutS,
   kCompileNoticeS,
   kCompilationCacheSize,

@@ -41,11 +41,22 @@ void AddOptionsFromEnvironment(Plugin& plugin) {
   if (plugin.name == "CPU") {
     plugin.options.emplace("cpu_device_count",
                            DeviceCount(Flag::kCpuNumDevices, "CPU_NUM_DEVICES"));
-  } else if (plugin.name == "CUDA" && flags::IsSet(Flag::kGpuNumDevices)) {
-    std::vector<int64_t> visible;
-    int64_t n = DeviceCount(Flag::kGpuNumDevices, "GPU_NUM_DEVICES");
-    for (int64_t i = 0; i < n; ++i) visible.push_back(i);
-    plugin.options.emplace("visible_devices", std::move(visible));
+  } else if (plugin.name == "CUDA") {
+    if (flags::IsSet(Flag::kGpuNumDevices)) {
+      std::vector<int64_t> visible;
+      int64_t n = DeviceCount(Flag::kGpuNumDevices, "GPU_NUM_DEVICES");
+      for (int64_t i = 0; i < n; ++i) visible.push_back(i);
+      plugin.options.emplace("visible_devices", std::move(visible));
+    }
+    if (flags::IsSet(Flag::kAllocatorPreallocate)) {
+      plugin.options.emplace("preallocate", flags::GetBool(Flag::kAllocatorPreallocate));
+    }
+    if (flags::IsSet(Flag::kAllocatorFraction)) {
+      double fraction = flags::GetDouble(Flag::kAllocatorFraction);
+      XLA_CHECK(fraction > 0 && fraction <= 1, kInvalidArgument, "PJRT_ALLOCATOR_FRACTION=",
+                fraction, " is not a part of the memory (above 0, at most 1)");
+      plugin.options.emplace("memory_fraction", fraction);
+    }
   }
 }
 

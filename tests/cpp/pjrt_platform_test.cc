@@ -103,6 +103,19 @@ TEST_F(PlatformTest, GpuDeviceCountNamesTheFirstOnes) {
   EXPECT_EQ(ResolvePlugin().options, (Options{{"visible_devices", std::vector<int64_t>{0, 1}}}));
 }
 
+TEST_F(PlatformTest, GpuMemoryFollowsTheEnvironment) {
+  SetResolver([](const std::string&) { return Plugin{"CUDA", "/plugins/cuda.so", {}}; });
+  ScopedEnv preallocate("PJRT_ALLOCATOR_PREALLOCATE", "0");
+  ScopedEnv fraction("PJRT_ALLOCATOR_FRACTION", "0.5");
+  EXPECT_EQ(ResolvePlugin().options, (Options{{"preallocate", false}, {"memory_fraction", 0.5}}));
+  for (const char* bad : {"0", "1.5", "half"}) {
+    ScopedEnv wrong("PJRT_ALLOCATOR_FRACTION", bad);
+    Status s = StatusOf([] { ResolvePlugin(); });
+    EXPECT_EQ(s.code, Code::kInvalidArgument) << bad;
+    EXPECT_TRUE(Contains(s.message, "PJRT_ALLOCATOR_FRACTION")) << s.message;
+  }
+}
+
 TEST_F(PlatformTest, APathWithCpuInItsFileNameIsTheCpuPlatform) {
   ScopedEnv path("PJRT_LIBRARY_PATH", "/cpu/other.so");
   EXPECT_EQ(ResolvePlugin().name, "");
