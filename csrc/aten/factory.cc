@@ -1,4 +1,5 @@
 // Tensors from nothing: empty, zeros, ones, full, arange and their kin.
+#include <ATen/native/Resize.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
@@ -152,22 +153,23 @@ at::Tensor Arange(const at::Scalar& end, OptDtype dtype, OptLayout layout, OptDe
 
 void LowerLinspace(const ir::Node& n, hlo::Builder& b, std::span<const hlo::Value> in,
                    std::vector<hlo::Value>& out) {
-  Shape shape = n.shape().with(DType::kF64);
+  Shape shape = n.shape().with(IsComplex(n.shape().dtype) ? DType::kC128 : DType::kF64);
   int64_t steps = shape.dims[0];
   auto fill = [&](hlo::Value s) {
-    return hlo::BroadcastTo(hlo::ConvertTo(s, DType::kF64), shape.dims);
+    return hlo::BroadcastTo(hlo::ConvertTo(s, shape.dtype), shape.dims);
   };
   hlo::Value start = fill(in[0]), end = fill(in[1]);
   hlo::Value step =
       hlo::Div(hlo::Sub(end, start),
                hlo::FullLike(start, std::max<double>(1, static_cast<double>(steps - 1))));
-  hlo::Value i = hlo::Iota(b, shape, 0);
+  hlo::Value number = hlo::Iota(b, shape.with(DType::kF64), 0);
+  hlo::Value i = hlo::ConvertTo(number, shape.dtype);
   // From both ends, so that the last value is exact.
   hlo::Value up = hlo::Add(start, hlo::Mul(i, step));
   hlo::Value down =
       hlo::Sub(end, hlo::Mul(hlo::Sub(hlo::FullLike(i, static_cast<double>(steps - 1)), i), step));
   int64_t half = steps / 2;
-  hlo::Value low = hlo::Lt(i, hlo::FullLike(i, static_cast<double>(half)));
+  hlo::Value low = hlo::Lt(number, hlo::FullLike(number, static_cast<double>(half)));
   out.push_back(hlo::ConvertTo(steps == 1 ? start : hlo::Select(low, up, down), n.shape().dtype));
 }
 
@@ -175,11 +177,96 @@ at::Tensor Linspace(const at::Scalar& start, const at::Scalar& end, int64_t step
                     OptLayout, OptDevice device, OptBool) {
   static const ir::OpDef op("aten::linspace", LowerLinspace);
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
-  Shape shape{DtypeOr(dtype, DefaultDtype()), {steps}};
+  bool complex = start.isComplex() || end.isComplex();
+  at::ScalarType otherwise = complex ? c10::toComplexType(DefaultDtype()) : DefaultDtype();
+  Shape shape{DtypeOr(dtype, otherwise), {steps}};
   record::Recording r(op);
   r.ScalarInput(start);
   r.ScalarInput(end);
   return Wrap(ir::Value{r.Finish({&shape, 1}), 0}, DeviceOf(device));
+}
+
+// base to the power of the evenly spaced exponents.
+void LowerLogspace(const ir::Node& n, hlo::Builder& b, std::span<const hlo::Value> in,
+                   std::vector<hlo::Value>& out) {
+  Shape shape = n.shape().with(IsComplex(n.shape().dtype) ? DType::kC128 : DType::kF64);
+  int64_t steps = shape.dims[0];
+  auto fill = [&](hlo::Value s) {
+    return hlo::BroadcastTo(hlo::ConvertTo(s, shape.dtype), shape.dims);
+  };
+  hlo::Value start = fill(in[0]), end = fill(in[1]), base = fill(in[2]);
+  hlo::Value last = hlo::FullLike(start, static_cast<double>(std::max<int64_t>(1, steps - 1)));
+  hlo::Value i = hlo::ConvertTo(hlo::Iota(b, shape.with(DType::kF64), 0), shape.dtype);
+  hlo::Value step = hlo::Div(hlo::Sub(end, start), last);
+  hlo::Value exponent = steps == 1 ? start : hlo::Add(start, hlo::Mul(i, step));
+  out.push_back(hlo::ConvertTo(hlo::Pow(base, exponent), n.shape().dtype));
+}
+
+at::Tensor Logspace(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base,
+                    OptDtype dtype, OptLayout, OptDevice device, OptBool) {
+  static const ir::OpDef op("aten::logspace", LowerLogspace);
+  TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
+  bool complex = start.isComplex() || end.isComplex();
+  at::ScalarType otherwise = complex ? c10::toComplexType(DefaultDtype()) : DefaultDtype();
+  Shape shape{DtypeOr(dtype, otherwise), {steps}};
+  record::Recording r(op);
+  r.ScalarInput(start);
+  r.ScalarInput(end);
+  r.ScalarInput(base);
+  return Wrap(ir::Value{r.Finish({&shape, 1}), 0}, DeviceOf(device));
+}
+
+at::Tensor RangeStep(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                     OptDtype dtype, OptLayout, OptDevice device, OptBool) {
+  DType type = DtypeOr(dtype, DefaultDtype());
+  double from = start.toDouble(), to = end.toDouble(), by = step.toDouble();
+  TORCH_CHECK(by != 0, "step must be nonzero");
+  TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
+  TORCH_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
+              "upper bound and larger bound inconsistent with step sign");
+  auto n = static_cast<int64_t>((to - from) / by + 1);  // with the end
+  return Range({type, {n}}, start, step, DeviceOf(device));
+}
+
+at::Tensor RangeStart(const at::Scalar& start, const at::Scalar& end, OptDtype dtype,
+                      OptLayout layout, OptDevice device, OptBool pin_memory) {
+  return RangeStep(start, end, 1, dtype, layout, device, pin_memory);
+}
+
+// Writes a fresh tensor of out's dtype and device into it.
+template <typename Fn>
+at::Tensor& Into(at::Tensor& out, Fn make) {
+  at::Tensor made = make(out.scalar_type(), out.device());
+  at::native::resize_output(out, made.sizes());
+  return out.copy_(made);
+}
+
+at::Tensor& ArangeOut(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                      at::Tensor& out) {
+  return Into(out, [&](OptDtype dtype, OptDevice device) {
+    return ArangeStep(start, end, step, dtype, {}, device, {});
+  });
+}
+
+at::Tensor& RangeOut(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,
+                     at::Tensor& out) {
+  return Into(out, [&](OptDtype dtype, OptDevice device) {
+    return RangeStep(start, end, step, dtype, {}, device, {});
+  });
+}
+
+at::Tensor& LinspaceOut(const at::Scalar& start, const at::Scalar& end, int64_t steps,
+                        at::Tensor& out) {
+  return Into(out, [&](OptDtype dtype, OptDevice device) {
+    return Linspace(start, end, steps, dtype, {}, device, {});
+  });
+}
+
+at::Tensor& LogspaceOut(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base,
+                        at::Tensor& out) {
+  return Into(out, [&](OptDtype dtype, OptDevice device) {
+    return Logspace(start, end, steps, base, dtype, {}, device, {});
+  });
 }
 
 void LowerEye(const ir::Node& n, hlo::Builder& b, std::span<const hlo::Value>,
@@ -221,7 +308,14 @@ TORCH_LIBRARY_IMPL(aten, XLA, m) {
   m.impl("arange", TORCH_FN(Arange));
   m.impl("arange.start", TORCH_FN(ArangeStart));
   m.impl("arange.start_step", TORCH_FN(ArangeStep));
+  m.impl("arange.start_out", TORCH_FN(ArangeOut));
+  m.impl("range", TORCH_FN(RangeStart));
+  m.impl("range.step", TORCH_FN(RangeStep));
+  m.impl("range.out", TORCH_FN(RangeOut));
   m.impl("linspace", TORCH_FN(Linspace));
+  m.impl("linspace.out", TORCH_FN(LinspaceOut));
+  m.impl("logspace", TORCH_FN(Logspace));
+  m.impl("logspace.out", TORCH_FN(LogspaceOut));
   m.impl("eye", TORCH_FN(Eye));
   m.impl("eye.m", TORCH_FN(EyeM));
 }

@@ -92,7 +92,9 @@ IValue ToDevice(const IValue& v, int device) {
   return v;
 }
 
-void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+}  // namespace
+
+void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   CounterOf(op)->Add();
   size_t n = schema.arguments().size();
@@ -141,8 +143,6 @@ void Fallback(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
   }
 }
 
-}  // namespace
-
 std::vector<std::string> RefusedViews() {
   static const std::vector<std::string> refused = [] {
     std::vector<std::string> uncovered;
@@ -181,7 +181,7 @@ void InstallFallback() {
   }
   static auto* library =
       new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::XLA, __FILE__, __LINE__);
-  library->fallback(torch::CppFunction::makeFromBoxedFunction<&Fallback>());
+  library->fallback(torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
 }
 
 }  // namespace torch_xla

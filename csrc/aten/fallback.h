@@ -1,10 +1,16 @@
 // Operators without a native kernel run on the host, counted under "aten::<op>".
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <string>
 #include <vector>
 
 namespace torch_xla {
+
+// The boxed fallback itself: the operator on CPU copies of its arguments, counted.
+void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
 
 // Registers the boxed fallback of the XLA key, and refusals of view operators without a kernel.
 // Call once, after InstallMutationAdapter: what has a fallback looks as if it had a kernel.

@@ -4,12 +4,14 @@
 
 #include "aten/fallback.h"
 #include "aten/mutation_adapter.h"
+#include "aten/view_copies.h"
 
 namespace torch_xla {
 
 void Initialize() {
   static std::once_flag once;
   std::call_once(once, [] {
+    InstallViewCopies();
     InstallMutationAdapter();
     InstallFallback();
   });

@@ -243,7 +243,7 @@ at::Tensor AsStrided(const at::Tensor& self, at::SymIntArrayRef size, at::SymInt
   TORCH_CHECK(offset >= 0, "Tensor: invalid storage offset ", offset);
   Dims params{offset};
   int64_t last = offset;
-  bool empty = false;
+  bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
   for (size_t i = 0; i < sizes.size(); ++i) {
     TORCH_CHECK(strides[i] >= 0,
                 "as_strided: Negative strides are not supported at the moment, got "
@@ -251,12 +251,11 @@ at::Tensor AsStrided(const at::Tensor& self, at::SymIntArrayRef size, at::SymInt
                 strides);
     TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ",
                 sizes);
-    TORCH_CHECK(strides[i] == 0 || sizes[i] - 1 <= self.numel() / strides[i], "setStorage: sizes ",
+    TORCH_CHECK(empty || strides[i] == 0 || sizes[i] - 1 <= self.numel() / strides[i], "setStorage: sizes ",
                 sizes, ", strides ", strides, " are out of bounds for a tensor of ", self.numel(),
                 " elements");
     params.push_back(strides[i]);
     last += (sizes[i] - 1) * strides[i];
-    empty = empty || sizes[i] == 0;
   }
   TORCH_CHECK(empty || last < self.numel(), "setStorage: sizes ", sizes, ", strides ", strides,
               ", storage offset ", offset, " are out of bounds for a tensor of ", self.numel(),

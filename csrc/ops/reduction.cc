@@ -1,4 +1,5 @@
 // Reductions. Float16 and bfloat16 accumulate in float32, as in PyTorch.
+#include <ATen/ops/hash_tensor_ops.h>
 #include <ATen/ops/mean_ops.h>
 #include <ATen/ops/nansum_ops.h>
 #include <ATen/ops/prod_ops.h>
@@ -174,6 +175,29 @@ struct Trace {
   }
 };
 
+// The exclusive or of all bits, of floats as float64.
+struct HashTensor {
+  static Shape Infer(const Arg& self, Span dims, bool keepdim, int64_t mode) {
+    Dims reduced = WrapDims(dims, self.rank());
+    CheckImplemented(!IsComplex(self.dtype()), "hash_tensor_cpu", self.dtype());
+    XLA_CHECK(mode == 0 && (self.numel() != 0 || !dims.empty()), kInvalidArgument,
+              "hash_tensor: mode ", mode, " of a tensor of ", self.numel(), " elements");
+    return ReducedShape(self, reduced, keepdim).with(DType::kU64);
+  }
+  static Value Lower(const Shape& out, Value self, Span dims, bool, int64_t) {
+    Value x = IsFloat(self.dtype())
+                  ? hlo::BitcastConvert(hlo::ConvertTo(self, DType::kF64), DType::kU64)
+                  : hlo::ConvertTo(self, DType::kU64);
+    Value zero = hlo::FullInt(x.builder(), {DType::kU64, {}}, 0);
+    auto combine = [](Builder&, std::span<const Value> v) {
+      return std::vector<Value>{hlo::Xor(v[0], v[1])};
+    };
+    Value y = hlo::Reduce(std::span(&x, 1), std::span(&zero, 1), WrapDims(dims, self.rank()),
+                          combine)[0];
+    return hlo::Reshape(y, out.dims);
+  }
+};
+
 }  // namespace
 
 XLA_OPS(m) {
@@ -190,6 +214,7 @@ XLA_OPS(m) {
   Register<var_mean_correction, VarMean<false>>(m);
   Register<std_mean_correction, VarMean<true>>(m);
   Register<trace, Trace>(m);
+  Register<hash_tensor, HashTensor>(m);
 }
 
 }  // namespace torch_xla::ops

@@ -1,7 +1,12 @@
 // Reads and writes by position in the flattened tensor. A device cannot raise for a position out of
 // range: take clamps it, put skips it.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cumsum.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/put_ops.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/take.h>
 #include <ATen/ops/take_ops.h>
 #include <ATen/ops/where.h>
@@ -75,12 +80,35 @@ at::Tensor& MaskedScatterInPlace(at::Tensor& self, const at::Tensor& mask,
   return self.copy_(MaskedScatterTo(self.sizes(), self, mask, source));
 }
 
+// nonzero with a given number of rows: where no element is left, fill_value.
+at::Tensor NonzeroStatic(const at::Tensor& self, c10::SymInt rows, int64_t fill_value) {
+  int64_t size = rows.guard_int(__FILE__, __LINE__);
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  auto options = self.options().dtype(at::kLong);
+  at::Tensor mask = self.ne(0).reshape({-1});
+  at::Tensor place = at::cumsum(mask, 0) - 1;
+  place = at::where(mask.logical_and(place < size), place, size);  // the last one is cut off
+  at::Tensor flat = at::full({size + 1}, -1, options)
+                        .scatter(0, place, at::arange(mask.numel(), options))
+                        .slice(0, 0, size);
+  std::vector<at::Tensor> coordinates;
+  int64_t below = 1;
+  for (int64_t d = self.dim() - 1; d >= 0; --d) {
+    int64_t n = std::max<int64_t>(self.size(d), 1);
+    coordinates.insert(coordinates.begin(), flat.div(below, "floor").remainder(n));
+    below *= n;
+  }
+  if (coordinates.empty()) return at::empty({size, 0}, options);
+  return at::where((flat < 0).unsqueeze(1), fill_value, at::stack(coordinates, 1));
+}
+
 }  // namespace
 
 XLA_OPS(m) {
   Register<at::_ops::take, TakeFlat>(m);
   Register<at::_ops::put, Put>(m);
   Register<at::_ops::put_, Put>(m);
+  m.impl("nonzero_static", TORCH_FN(NonzeroStatic));
   m.impl("masked_scatter", TORCH_FN(MaskedScatter));
   m.impl("masked_scatter_", TORCH_FN(MaskedScatterInPlace));
 }

@@ -1,0 +1,327 @@
+#include "aten/host_call.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <bit>
+#include <charconv>
+#include <mutex>
+#include <unordered_map>
+
+#include "aten/device.h"
+#include "aten/fallback.h"
+#include "aten/ffi.h"
+#include "aten/record.h"
+#include "hlo/control.h"
+#include "lazy/runtime.h"
+
+namespace torch_xla {
+namespace {
+
+using c10::IValue;
+
+// Carries a version: what the handler understands is part of compiled programs.
+constexpr const char* kTarget = "torch_xla.aten.1";
+
+// ---- A call without its tensors, as text: the operator's name and its arguments.
+
+void AppendNumber(std::string& s, char tag, int64_t v) {
+  s += tag;
+  s += std::to_string(v) + ';';
+}
+
+void AppendArgument(std::string& s, const IValue& v) {
+  if (v.isNone()) {
+    s += 'N';
+  } else if (v.isTensor()) {
+    s += v.toTensor().defined() ? 'T' : 'N';
+  } else if (v.isBool()) {
+    AppendNumber(s, 'b', v.toBool());
+  } else if (v.isInt()) {
+    AppendNumber(s, 'i', v.toInt());
+  } else if (v.isDouble()) {
+    AppendNumber(s, 'd', std::bit_cast<int64_t>(v.toDouble()));
+  } else if (v.isString()) {
+    const std::string& text = v.toStringRef();
+    AppendNumber(s, 's', static_cast<int64_t>(text.size()));
+    s += text;
+  } else if (v.isList()) {
+    c10::ArrayRef<IValue> list = v.toListRef();
+    AppendNumber(s, v.isTensorList() ? 'L' : v.isIntList() ? 'I' : v.isDoubleList() ? 'D' : 'B',
+                 static_cast<int64_t>(list.size()));
+    for (const IValue& e : list) AppendArgument(s, e);
+  } else if (v.isComplexDouble()) {
+    c10::complex<double> c = v.toComplexDouble();
+    AppendNumber(s, 'c', std::bit_cast<int64_t>(c.real()));
+    AppendNumber(s, 'c', std::bit_cast<int64_t>(c.imag()));
+  } else {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "a host call with an argument of type ", v.tagKind());
+  }
+}
+
+class Parser {
+ public:
+  Parser(std::string_view text, std::span<const at::Tensor> tensors)
+      : text_(text), tensors_(tensors) {}
+
+  std::string_view Name() {
+    size_t n = text_.find(' ');
+    std::string_view name = text_.substr(0, n);
+    text_.remove_prefix(n + 1);
+    return name;
+  }
+  bool AtEnd() const { return text_.empty(); }
+
+  IValue Argument() {
+    char tag = text_[0];
+    text_.remove_prefix(1);
+    switch (tag) {
+      case 'N': return {};
+      case 'T': return Tensor();
+      case 'b': return Number() != 0;
+      case 'i': return Number();
+      case 'd': return std::bit_cast<double>(Number());
+      case 's': {
+        auto n = static_cast<size_t>(Number());
+        std::string text(text_.substr(0, n));
+        text_.remove_prefix(n);
+        return text;
+      }
+      case 'c': {
+        auto re = std::bit_cast<double>(Number());
+        text_.remove_prefix(1);
+        return c10::complex<double>(re, std::bit_cast<double>(Number()));
+      }
+      case 'L': return List<at::Tensor>([](const IValue& v) { return v.toTensor(); });
+      case 'I': return List<int64_t>([](const IValue& v) { return v.toInt(); });
+      case 'D': return List<double>([](const IValue& v) { return v.toDouble(); });
+      case 'B': return List<bool>([](const IValue& v) { return v.toBool(); });
+      default: TORCH_CHECK(false, "a host call with an unknown argument '", tag, "'");
+    }
+  }
+
+ private:
+  int64_t Number() {
+    size_t n = text_.find(';');
+    int64_t v = 0;
+    std::from_chars(text_.data(), text_.data() + n, v);
+    text_.remove_prefix(n + 1);
+    return v;
+  }
+  at::Tensor Tensor() {
+    TORCH_CHECK(!tensors_.empty(), "a host call with too few operands");
+    at::Tensor t = tensors_[0];
+    tensors_ = tensors_.subspan(1);
+    return t;
+  }
+  template <typename T, typename Fn>
+  IValue List(Fn element) {
+    c10::List<T> list;
+    for (int64_t n = Number(); n > 0; --n) list.push_back(element(Argument()));
+    return list;
+  }
+
+  std::string_view text_;
+  std::span<const at::Tensor> tensors_;
+};
+
+// ---- Inside of the program.
+
+at::ScalarType TypeOf(int xla) {
+  switch (xla) {
+    case 1: return at::kBool;
+    case 2: return at::kChar;
+    case 3: return at::kShort;
+    case 4: return at::kInt;
+    case 5: return at::kLong;
+    case 6: return at::kByte;
+    case 7: return at::kUInt16;
+    case 8: return at::kUInt32;
+    case 9: return at::kUInt64;
+    case 10: return at::kHalf;
+    case 11: return at::kFloat;
+    case 12: return at::kDouble;
+    case 15: return at::kComplexFloat;
+    case 16: return at::kBFloat16;
+    case 18: return at::kComplexDouble;
+    default: TORCH_CHECK(false, "a host call with a buffer of XLA's type ", xla);
+  }
+}
+
+std::vector<at::Tensor> TensorsOver(const ffi::Values& values) {
+  std::vector<at::Tensor> out;
+  for (int64_t i = 0; i < values.size; ++i) {
+    auto* b = static_cast<ffi::Buffer*>(values.values[i]);
+    out.push_back(at::from_blob(b->data, at::IntArrayRef(b->dims, static_cast<size_t>(b->rank)),
+                                TypeOf(b->dtype)));
+  }
+  return out;
+}
+
+// The results of an operator, those in a list one by one.
+std::vector<at::Tensor> TensorsOf(const torch::jit::Stack& stack) {
+  std::vector<at::Tensor> out;
+  for (const IValue& v : stack) {
+    if (v.isTensor()) {
+      out.push_back(v.toTensor());
+    } else {
+      for (const at::Tensor& t : v.toTensorVector()) out.push_back(t);
+    }
+  }
+  return out;
+}
+
+void Run(const ffi::CallFrame& frame) {
+  std::string_view text;
+  for (int64_t i = 0; i < frame.attrs.size; ++i) {
+    if (frame.attrs.types[i] != ffi::kStringAttr) continue;
+    auto* t = static_cast<ffi::Text*>(frame.attrs.values[i]);
+    text = {t->data, t->size};
+  }
+  std::vector<at::Tensor> operands = TensorsOver(frame.args);
+  std::vector<at::Tensor> results = TensorsOver(frame.rets);
+  Parser parser(text, operands);
+  std::string name(parser.Name());
+  size_t dot = name.find('.');
+  std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  auto op = c10::Dispatcher::singleton().findSchema({name.substr(0, dot), overload});
+  TORCH_CHECK(op, "a host call of an unknown operator ", name);
+  torch::jit::Stack stack;
+  while (!parser.AtEnd()) stack.push_back(parser.Argument());
+  at::AutoDispatchBelowAutograd guard;
+  op->callBoxed(stack);
+  std::vector<at::Tensor> made = TensorsOf(stack);
+  TORCH_CHECK(made.size() == results.size(), name, " gave ", made.size(), " results instead of ",
+              results.size());
+  for (size_t i = 0; i < made.size(); ++i) {
+    const at::Tensor& t = made[i];
+    TORCH_CHECK(t.sizes() == results[i].sizes(), name, " gave a result of shape ", t.sizes(),
+                " instead of ", results[i].sizes());
+    results[i].copy_(t);
+  }
+}
+
+extern "C" void* HostCallHandler(ffi::CallFrame* frame) {
+  if (ffi::AnswerMetadata(frame)) return nullptr;
+  std::string message;
+  try {
+    Run(*frame);
+    return nullptr;
+  } catch (const c10::Error& e) {
+    message = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    message = e.what();
+  }
+  ffi::ErrorCreateArgs args{sizeof(args), nullptr, message.c_str(), ffi::kInternalError};
+  return frame->api->error_create(&args);
+}
+
+// Whether the plugin runs on the host and takes our handler.
+bool Available() {
+  static const bool available = [] {
+    pjrt::Client& client = lazy::Runtime::Get().client();
+    return client.platform_name() == "cpu" &&
+           client.RegisterFfiHandler(kTarget, reinterpret_cast<void*>(&HostCallHandler));
+  }();
+  return available;
+}
+
+// ---- Recording.
+
+IValue OnMeta(const IValue& v) {
+  auto meta = [](const at::Tensor& t) {
+    return t.defined() ? at::empty(t.sizes(), t.options().device(at::kMeta)) : t;
+  };
+  if (v.isTensor()) return meta(v.toTensor());
+  if (!v.isTensorList()) return v;
+  c10::List<at::Tensor> list;
+  for (const at::Tensor& t : v.toTensorVector()) list.push_back(meta(t));
+  return list;
+}
+
+void Lower(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Value> operands,
+           std::vector<hlo::Value>& outputs) {
+  record::Decoder d{node.words(), operands};
+  std::vector<Shape> shapes;
+  for (size_t i = 0; i < node.num_outputs(); ++i) shapes.push_back(node.shape(i));
+  outputs = hlo::CustomCall(b, kTarget, operands, shapes, {{"call", std::string(d.String())}});
+}
+
+class HostCall final : public c10::OperatorKernel {
+ public:
+  HostCall(std::string name, ShapesFn given)
+      : name_(std::move(name)), given_(given), op_(name_.c_str(), &Lower) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    if (!Available()) return RunOnHost(op, keys, stack);
+    size_t n = op.schema().arguments().size();
+    std::vector<IValue> args(stack->end() - static_cast<ptrdiff_t>(n), stack->end());
+    stack->resize(stack->size() - n);
+    record::Recording r(op_);
+    std::string text = name_ + ' ';
+    for (const IValue& v : args) {
+      AppendArgument(text, v);
+      if (v.isTensor() && v.toTensor().defined()) r.Tensor(v.toTensor());
+      if (!v.isTensorList()) continue;
+      for (const at::Tensor& t : v.toTensorVector()) r.Tensor(t);
+    }
+    r.String(text);
+    std::vector<Shape> shapes = ResultShapes(op, args, r, text);
+    if (shapes.empty()) {
+      stack->insert(stack->end(), args.begin(), args.end());
+      return RunOnHost(op, keys, stack);
+    }
+    Ref<ir::Node> node = r.Finish(shapes);
+    std::vector<at::Tensor> results;
+    for (uint32_t i = 0; i < shapes.size(); ++i) {
+      results.push_back(Wrap(ir::Value{node, i}, r.device()));
+    }
+    if (op.schema().returns()[0].type()->kind() == c10::TypeKind::ListType) {
+      stack->push_back(results);
+    } else {
+      for (at::Tensor& t : results) stack->push_back(std::move(t));
+    }
+  }
+
+ private:
+  // Of the meta kernel, which takes longer than all the rest: remembered.
+  std::vector<Shape> ResultShapes(const c10::OperatorHandle& op, const std::vector<IValue>& args,
+                                  const record::Recording& r, const std::string& text) {
+    std::string key = text;
+    for (size_t i = 0; i < r.num_operands(); ++i) key += ToString(r.arg(i).shape());
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (auto it = shapes_.find(key); it != shapes_.end()) return it->second;
+    std::vector<Shape> shapes;
+    if (given_ != nullptr) {
+      shapes = given_(args);
+    } else {
+      torch::jit::Stack inner;
+      for (const IValue& v : args) inner.push_back(OnMeta(v));
+      at::AutoDispatchBelowAutograd guard;
+      op.callBoxed(inner);
+      for (const at::Tensor& t : TensorsOf(inner)) shapes.push_back(ShapeOf(t));
+    }
+    constexpr size_t kMost = 4096;
+    if (shapes_.size() >= kMost) shapes_.clear();
+    shapes_[key] = shapes;
+    return shapes;
+  }
+
+  std::string name_;
+  ShapesFn given_;
+  ir::OpDef op_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::vector<Shape>> shapes_;
+};
+
+}  // namespace
+
+void RegisterHostCall(torch::Library& m, const char* name, ShapesFn shapes) {
+  m.impl(name, torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
+                   std::make_unique<HostCall>(std::string("aten::") + name, shapes))));
+}
+
+}  // namespace torch_xla
