@@ -11,7 +11,6 @@ namespace torch_xla {
 // The boxed fallback itself: the operator on CPU copies of its arguments, counted.
 void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-
 // Registers the boxed fallback of the XLA key, and refusals of view operators without a kernel.
 // Call once, after InstallMutationAdapter: what has a fallback looks as if it had a kernel.
 void InstallFallback();

@@ -7,9 +7,9 @@
 
 namespace torch_xla::ffi {
 
-inline constexpr int kMetadata = 1;      // Extension::type
-inline constexpr int kExecute = 3;       // CallFrame::stage
-inline constexpr int kStringAttr = 4;    // Attrs::types
+inline constexpr int kMetadata = 1;    // Extension::type
+inline constexpr int kExecute = 3;     // CallFrame::stage
+inline constexpr int kStringAttr = 4;  // Attrs::types
 inline constexpr int kInternalError = 13;
 
 struct Extension {

@@ -49,7 +49,11 @@ void AppendArgument(std::string& s, const IValue& v) {
     s += text;
   } else if (v.isList()) {
     c10::ArrayRef<IValue> list = v.toListRef();
-    AppendNumber(s, v.isTensorList() ? 'L' : v.isIntList() ? 'I' : v.isDoubleList() ? 'D' : 'B',
+    AppendNumber(s,
+                 v.isTensorList()   ? 'L'
+                 : v.isIntList()    ? 'I'
+                 : v.isDoubleList() ? 'D'
+                                    : 'B',
                  static_cast<int64_t>(list.size()));
     for (const IValue& e : list) AppendArgument(s, e);
   } else if (v.isComplexDouble()) {

@@ -16,8 +16,8 @@ namespace torch_xla {
 using ShapesFn = std::vector<Shape> (*)(const std::vector<c10::IValue>& args);
 
 // Registers such a kernel for aten::<name>, a functional operator whose result shapes follow from
-// the shapes of its arguments. PyTorch's meta kernel says them and raises for wrong arguments, unless
-// `shapes` does.
+// the shapes of its arguments. PyTorch's meta kernel says them and raises for wrong arguments,
+// unless `shapes` does.
 void RegisterHostCall(torch::Library& m, const char* name, ShapesFn shapes = nullptr);
 
 }  // namespace torch_xla

@@ -251,9 +251,9 @@ at::Tensor AsStrided(const at::Tensor& self, at::SymIntArrayRef size, at::SymInt
                 strides);
     TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ",
                 sizes);
-    TORCH_CHECK(empty || strides[i] == 0 || sizes[i] - 1 <= self.numel() / strides[i], "setStorage: sizes ",
-                sizes, ", strides ", strides, " are out of bounds for a tensor of ", self.numel(),
-                " elements");
+    TORCH_CHECK(empty || strides[i] == 0 || sizes[i] - 1 <= self.numel() / strides[i],
+                "setStorage: sizes ", sizes, ", strides ", strides,
+                " are out of bounds for a tensor of ", self.numel(), " elements");
     params.push_back(strides[i]);
     last += (sizes[i] - 1) * strides[i];
   }

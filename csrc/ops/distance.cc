@@ -46,7 +46,8 @@ Value NormGradient(Value d, Value grad, Value dist, double p) {
   Value g = AlongKept(grad, d, last), n = AlongKept(dist, d, last);
   if (p == 0) return FullLike(d, 0);
   if (p == 1) return hlo::Mul(g, hlo::Sign(d));
-  if (std::isinf(p)) return hlo::Mul(hlo::Mul(g, hlo::Sign(d)), hlo::ConvertTo(hlo::Eq(hlo::Abs(d), n), d.dtype()));
+  if (std::isinf(p))
+    return hlo::Mul(hlo::Mul(g, hlo::Sign(d)), hlo::ConvertTo(hlo::Eq(hlo::Abs(d), n), d.dtype()));
   Value slope;
   if (p == 2) {
     slope = hlo::Div(hlo::Mul(g, d), n);

@@ -13,8 +13,7 @@ using Args = std::vector<c10::IValue>;
 
 std::vector<Shape> GeqrfShapes(const Args& args) {
   const at::Tensor& a = args[0].toTensor();
-  TORCH_CHECK(a.dim() >= 2,
-              "torch.geqrf: input must have at least 2 dimensions.");
+  TORCH_CHECK(a.dim() >= 2, "torch.geqrf: input must have at least 2 dimensions.");
   Shape x = ShapeOf(a);
   Dims tau = x.dims;
   tau.resize(tau.size() - 1);
@@ -43,15 +42,15 @@ std::vector<Shape> LstsqShapes(const Args& args) {
 std::vector<Shape> HistogramShapes(const Args& args) {
   DType t = ShapeOf(args[0].toTensor()).dtype;
   int64_t bins = args[1].toInt();
-  TORCH_CHECK(bins > 0, "torch.histogram(): bins must be > 0, but got ", bins,
-              " for dimension 0");
+  TORCH_CHECK(bins > 0, "torch.histogram(): bins must be > 0, but got ", bins, " for dimension 0");
   return {{t, {bins}}, {t, {bins + 1}}};
 }
 std::vector<Shape> HistogramByEdgesShapes(const Args& args) {
   Shape self = ShapeOf(args[0].toTensor()), edges = ShapeOf(args[1].toTensor());
   TORCH_CHECK(edges.rank() == 1 && edges.numel() > 0 && edges.dtype == self.dtype,
               "torch.histogram(): bins tensor should have one dimension and the input's dtype, "
-              "but got ", ToString(edges));
+              "but got ",
+              ToString(edges));
   return {self.with(Dims{edges.numel() - 1}), edges};
 }
 std::vector<Shape> HistogramddEdgesShapes(const Args& args) {
@@ -72,10 +71,12 @@ std::vector<Shape> HistogramddByEdgesShapes(const Args& args) {
 
 struct Cross {
   static Shape Infer(const Arg& a, const Arg& b, int64_t dim) {
-    TORCH_CHECK(a.rank() == b.rank(), "linalg.cross: inputs must have the same number of dimensions.");
+    TORCH_CHECK(a.rank() == b.rank(),
+                "linalg.cross: inputs must have the same number of dimensions.");
     int64_t d = WrapDim(dim, a.rank());
-    TORCH_CHECK(a.rank() != 0 && a.dim(d) == 3 && b.dim(d) == 3, "linalg.cross: inputs dimension ", dim,
-                " must have length 3. Got ", a.rank() == 0 ? 1 : a.dim(d), " and ", b.rank() == 0 ? 1 : b.dim(d));
+    TORCH_CHECK(a.rank() != 0 && a.dim(d) == 3 && b.dim(d) == 3, "linalg.cross: inputs dimension ",
+                dim, " must have length 3. Got ", a.rank() == 0 ? 1 : a.dim(d), " and ",
+                b.rank() == 0 ? 1 : b.dim(d));
     return {Promote({a, b}), Broadcast({a, b})};
   }
   static Value Lower(const Shape& out, Value a, Value b, int64_t dim) {
@@ -98,8 +99,8 @@ XLA_OPS(m) {
         "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd", "cholesky", "cholesky_inverse",
         "linalg_cholesky_ex", "linalg_eig", "linalg_householder_product", "linalg_inv_ex",
         "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lu", "linalg_lu_factor_ex",
-        "linalg_lu_solve", "linalg_matrix_exp", "linalg_qr", "linalg_solve_triangular",
-        "lu_unpack", "ormqr", "triangular_solve", "igamma", "igammac", "segment_reduce",
+        "linalg_lu_solve", "linalg_matrix_exp", "linalg_qr", "linalg_solve_triangular", "lu_unpack",
+        "ormqr", "triangular_solve", "igamma", "igammac", "segment_reduce",
         "_segment_reduce_backward",
         // Functions of one and two numbers that nothing else needs.
         "special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0",

@@ -192,8 +192,8 @@ struct HashTensor {
     auto combine = [](Builder&, std::span<const Value> v) {
       return std::vector<Value>{hlo::Xor(v[0], v[1])};
     };
-    Value y = hlo::Reduce(std::span(&x, 1), std::span(&zero, 1), WrapDims(dims, self.rank()),
-                          combine)[0];
+    Value y =
+        hlo::Reduce(std::span(&x, 1), std::span(&zero, 1), WrapDims(dims, self.rank()), combine)[0];
     return hlo::Reshape(y, out.dims);
   }
 };

@@ -1,4 +1,5 @@
-// Looking values up in sorted ones, and counting equal ones. NaN counts as larger than every number.
+// Looking values up in sorted ones, and counting equal ones. NaN counts as larger than every
+// number.
 #include <ATen/ops/bucketize_ops.h>
 #include <ATen/ops/histc_ops.h>
 #include <ATen/ops/isin_ops.h>

@@ -115,7 +115,12 @@ def compare(pairs: list[Pair], random: bool) -> dict[int, str]:
         for p in pairs:
             found |= compare([p], random)
         return found
-    values = {id(d): h for d, h in zip((t for p in pairs for t in tensors(p.got) if t.device.type == "xla"), host, strict=True)}
+    values = {
+        id(d): h
+        for d, h in zip(
+            (t for p in pairs for t in tensors(p.got) if t.device.type == "xla"), host, strict=True
+        )
+    }
     torch.set_printoptions(precision=4)
     wrong: dict[int, str] = {}
     for p in pairs:
