@@ -33,7 +33,8 @@ at::Tensor WrapLike(const at::Tensor& self, lazy::Tensor tensor, const Shape& sh
 at::Tensor View(const at::Tensor& self, ViewStep&& step) {
   lazy::Tensor view = Unwrap(self).View(std::move(step));
   const Shape& shape = view.view_shape();
-  return WrapLike(self, std::move(view), shape);  // the path, with its shape, lives on in the result
+  return WrapLike(self, std::move(view),
+                  shape);  // the path, with its shape, lives on in the result
 }
 
 at::Tensor ReshapeTo(const at::Tensor& self, Dims dims) {

@@ -46,13 +46,15 @@ struct MaskedSoftmax {
                      std::optional<int64_t> type) {
     TORCH_CHECK(mask.dtype() == DType::kBool, "Mask should be a boolean tensor");
     TORCH_CHECK(type.has_value(), "Mask Type should be defined");
-    TORCH_CHECK(*type >= kSource && *type <= kWhole, "Mask Type should be 0 (src_mask), 1 "
+    TORCH_CHECK(*type >= kSource && *type <= kWhole,
+                "Mask Type should be 0 (src_mask), 1 "
                 "(src_key_padding_mask), or 2 (default_mask)");
     if (mask.dims() != self.dims()) {
       bool fits = self.rank() == 4 && mask.rank() == 2 && mask.dim(1) == self.dim(3) &&
                   *type != kWhole && mask.dim(0) == self.dim(*type == kPadding ? 0 : 2);
-      XLA_CHECK(fits, kInvalidArgument, "Mask shape should match input. mask: ",
-                ToString(mask.dims()), " input: ", ToString(self.dims()));
+      XLA_CHECK(fits, kInvalidArgument,
+                "Mask shape should match input. mask: ", ToString(mask.dims()),
+                " input: ", ToString(self.dims()));
     }
     if (dim) WrapDim(*dim, self.rank());
     return self.shape();
@@ -130,11 +132,12 @@ std::tuple<Tensor, Tensor, Tensor> Project(const Tensor& query, const Tensor& ke
   return {q, part(key, 1), part(value, 2)};
 }
 
-std::tuple<Tensor, Tensor> MultiHeadAttention(
-    const Tensor& query, const Tensor& key, const Tensor& value, int64_t d, int64_t heads,
-    const Tensor& qkv_weight, const Tensor& qkv_bias, const Tensor& proj_weight,
-    const Tensor& proj_bias, const OptionalTensor& mask, bool need_weights, bool average,
-    std::optional<int64_t> mask_type) {
+std::tuple<Tensor, Tensor> MultiHeadAttention(const Tensor& query, const Tensor& key,
+                                              const Tensor& value, int64_t d, int64_t heads,
+                                              const Tensor& qkv_weight, const Tensor& qkv_bias,
+                                              const Tensor& proj_weight, const Tensor& proj_bias,
+                                              const OptionalTensor& mask, bool need_weights,
+                                              bool average, std::optional<int64_t> mask_type) {
   TORCH_CHECK(query.dim() == 3, "expected 3-D `query`, got ", query.dim(), "-D tensor");
   TORCH_CHECK(query.sizes() == key.sizes() && key.sizes() == value.sizes(),
               "expected `query`/`key`/`value` shapes to match");
@@ -142,8 +145,7 @@ std::tuple<Tensor, Tensor> MultiHeadAttention(
               "-D tensor");
   TORCH_CHECK(qkv_bias.dim() == 1, "expected 1-D `qkv_bias`, got ", qkv_bias.dim(), "-D tensor");
   TORCH_CHECK(d % heads == 0, "D must divide evenly by num_head");
-  TORCH_CHECK(qkv_weight.size(0) == 3 * d,
-              "expected `qkv_weight` first dim to be 3x embed_dim");
+  TORCH_CHECK(qkv_weight.size(0) == 3 * d, "expected `qkv_weight` first dim to be 3x embed_dim");
   auto [q, k, v] = Project(query, key, value, d, heads, qkv_weight, qkv_bias);
   Tensor scores = at::matmul(q, k.transpose(-2, -1));
   if (mask.has_value() && mask->defined()) {
@@ -162,10 +164,9 @@ Tensor EncoderLayer(const Tensor& src, int64_t d, int64_t heads, const Tensor& q
                     const Tensor& qkv_bias, const Tensor& proj_weight, const Tensor& proj_bias,
                     bool use_gelu, bool norm_first, double eps, const Tensor& norm_weight_1,
                     const Tensor& norm_bias_1, const Tensor& norm_weight_2,
-                    const Tensor& norm_bias_2, const Tensor& ffn_weight_1,
-                    const Tensor& ffn_bias_1, const Tensor& ffn_weight_2,
-                    const Tensor& ffn_bias_2, const OptionalTensor& mask,
-                    std::optional<int64_t> mask_type) {
+                    const Tensor& norm_bias_2, const Tensor& ffn_weight_1, const Tensor& ffn_bias_1,
+                    const Tensor& ffn_weight_2, const Tensor& ffn_bias_2,
+                    const OptionalTensor& mask, std::optional<int64_t> mask_type) {
   auto norm = [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return at::layer_norm(x, {d}, weight, bias, eps);
   };

@@ -248,7 +248,8 @@ struct MultilabelTerms {
   Value excess;     // [rows, targets, classes]
 
   MultilabelTerms(Value self, Value target) {
-    int64_t classes = self.rank() == 0 ? 1 : self.dim(-1), rows = self.rank() == 2 ? self.dim(0) : 1;
+    int64_t classes = self.rank() == 0 ? 1 : self.dim(-1),
+            rows = self.rank() == 2 ? self.dim(0) : 1;
     x = hlo::Reshape(Widen(self), {rows, classes});
     target = hlo::Reshape(target, {rows, classes});
     const Dims pairs{rows, classes, classes};

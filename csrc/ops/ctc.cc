@@ -1,5 +1,5 @@
-// Connectionist temporal classification: the likelihood of all alignments of a target, in log space,
-// by one loop over time forwards and one backwards. Lengths are inputs of the graph.
+// Connectionist temporal classification: the likelihood of all alignments of a target, in log
+// space, by one loop over time forwards and one backwards. Lengths are inputs of the graph.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_ctc_loss.h>
 #include <ATen/ops/_ctc_loss_backward_ops.h>
@@ -15,8 +15,8 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "hlo/control.h"
-#include "ops/scatter_dim.h"
 #include "ops/math.h"
+#include "ops/scatter_dim.h"
 
 namespace torch_xla::ops {
 namespace {
@@ -50,9 +50,7 @@ struct Alignment {
   // log_probs[t, n, class] -> [t, n, place]
   Value Emissions(Value log_probs) const { return GatherAlong(log_probs, 2, Places()); }
   // The labels, for each time.
-  Value Places() const {
-    return hlo::BroadcastInDim(labels, {steps, batch, places}, {1, 2});
-  }
+  Value Places() const { return hlo::BroadcastInDim(labels, {steps, batch, places}, {1, 2}); }
   Value AlongPlaces(Value v) const { return hlo::BroadcastInDim(v, {batch, places}, {0}); }
   Value PlaceIs(Value v) const { return hlo::Eq(IotaLike(labels, 1), AlongPlaces(v)); }
 };
@@ -150,12 +148,12 @@ struct CtcBackward {
     Value end = Times(target_lengths, 2);
     Value ends = hlo::Or(a.PlaceIs(end), a.PlaceIs(Plus(end, -1)));
     Value first = hlo::Full(x.builder(), {x.dtype(), a.labels.dims()}, kNothing);
-    Value may_skip = hlo::Pad(a.skips, hlo::ScalarInt(x.builder(), DType::kBool, 0), {0, -2},
-                              {0, 2}, {0, 0});
+    Value may_skip =
+        hlo::Pad(a.skips, hlo::ScalarInt(x.builder(), DType::kBool, 0), {0, -2}, {0, 2}, {0, 0});
     if (a.places < 2) may_skip = hlo::FullInt(x.builder(), a.skips.shape(), 0);
     auto step = [&](Value t, Value state) {
-      Value last = hlo::Eq(FitTo(hlo::ConvertTo(t, DType::kS64), input_lengths),
-                           Plus(input_lengths, -1));
+      Value last =
+          hlo::Eq(FitTo(hlo::ConvertTo(t, DType::kS64), input_lengths), Plus(input_lengths, -1));
       Value from = LogAddExp(state, Alignment::Shift(state, -1, kNothing));
       Value skipped = Where(may_skip, Alignment::Shift(state, -2, kNothing), kNothing);
       from = LogAddExp(from, skipped);
@@ -211,16 +209,15 @@ void Check(const Tensor& log_probs, const Tensor& targets, int64_t n_inputs, int
               targets.toString(), " instead", kWhere);
   TORCH_CHECK(log_probs.dim() == 3, "Expected 3-dimensional tensor, but got ", log_probs.dim(),
               "-dimensional tensor for argument #1 'log_probs'", kWhere);
-  TORCH_CHECK(targets.dim() == 1 || targets.dim() == 2,
-              "Expected 1 to 2 dimensions, but got ", targets.dim(),
-              "-dimensional tensor for argument #2 'targets'", kWhere);
+  TORCH_CHECK(targets.dim() == 1 || targets.dim() == 2, "Expected 1 to 2 dimensions, but got ",
+              targets.dim(), "-dimensional tensor for argument #2 'targets'", kWhere);
   int64_t batch = log_probs.size(1);
   TORCH_CHECK(0 <= blank && blank < log_probs.size(2), "blank must be in label range");
   TORCH_CHECK(n_inputs == batch, "input_lengths must be of size batch_size");
   TORCH_CHECK(n_targets == batch, "target_lengths must be of size batch_size");
   TORCH_CHECK(targets.dim() == 1 || targets.size(0) == batch, "Expected tensor to have size ",
-              batch, " at dimension 0, but got size ", targets.size(0), " for argument #2 'targets'",
-              kWhere);
+              batch, " at dimension 0, but got size ", targets.size(0),
+              " for argument #2 'targets'", kWhere);
 }
 
 int64_t CheckLengths(const Tensor& log_probs, const Tensor& targets, at::IntArrayRef input_lengths,

@@ -49,8 +49,8 @@ Value Counts(Value indices, int64_t padding_idx) {
 Value Rows(Value v, Value x) { return AlongDim(hlo::ConvertTo(v, x.dtype()), x.dims(), 0); }
 
 struct EmbeddingBag {
-  static std::array<Shape, 4> Infer(const Arg& weight, const Arg& indices, const Arg& offsets,
-                                    bool, int64_t mode, bool, const Arg* per_sample_weights,
+  static std::array<Shape, 4> Infer(const Arg& weight, const Arg& indices, const Arg& offsets, bool,
+                                    int64_t mode, bool, const Arg* per_sample_weights,
                                     bool include_last_offset, int64_t) {
     CheckIndexType("indices", indices);
     CheckIndexType("offsets", offsets);
@@ -64,8 +64,7 @@ struct EmbeddingBag {
     }
     if (per_sample_weights) {
       TORCH_CHECK(mode == kSum, "embedding_bag: per_sample_weights only supported with mode='sum'");
-      XLA_CHECK(per_sample_weights->rank() == 1 &&
-                    per_sample_weights->dtype() == weight.dtype() &&
+      XLA_CHECK(per_sample_weights->rank() == 1 && per_sample_weights->dtype() == weight.dtype() &&
                     per_sample_weights->numel() == indices.numel(),
                 kInvalidArgument, "expected per_sample_weights to be the same as indices");
     }
@@ -119,8 +118,8 @@ struct EmbeddingBag {
     Value hit = hlo::Eq(x, Take(y, 0, bag));
     hit = hlo::Or(hit, IsNan(x));
     Value first = hlo::Full(b, {DType::kS64, dims}, static_cast<double>(n));
-    first = ScatterDim(first, 0, into, hlo::Select(hit, position, none),
-                       Combine(hlo::Reducer::kMin));
+    first =
+        ScatterDim(first, 0, into, hlo::Select(hit, position, none), Combine(hlo::Reducer::kMin));
     Value found = hlo::Lt(first, FullLike(first, static_cast<double>(n)));
     return {Where(found, y, 0), Where(found, Take(indices, 0, first), 0)};
   }
@@ -188,9 +187,9 @@ at::Tensor Backward(const at::Tensor& grad, const at::Tensor& indices, const at:
                     bool scale_grad_by_freq, int64_t mode, bool sparse,
                     const OptionalTensor& per_sample_weights, int64_t padding_idx) {
   if (sparse) {
-    return at::_embedding_bag_sparse_backward_symint(
-        grad, indices, offsets, offset2bag, bag_size, std::move(num_weights), scale_grad_by_freq,
-        mode, per_sample_weights, padding_idx);
+    return at::_embedding_bag_sparse_backward_symint(grad, indices, offsets, offset2bag, bag_size,
+                                                     std::move(num_weights), scale_grad_by_freq,
+                                                     mode, per_sample_weights, padding_idx);
   }
   return at::_ops::_embedding_bag_dense_backward::call(
       grad, indices, offset2bag, bag_size, maximum_indices, std::move(num_weights),

@@ -19,8 +19,8 @@ Value Starts(Value sample, int64_t in, int64_t out, int64_t kernel) {
   if (out == 1) return hlo::ConvertTo(last, DType::kS64);
   // Divided in the type of the samples, as on the CPU.
   Value alpha = hlo::Div(last, FullLike(u, static_cast<double>(out - 1)));
-  Value start = hlo::Sub(hlo::Floor(hlo::Mul(hlo::Add(i, u), alpha)),
-                         hlo::Floor(hlo::Mul(u, alpha)));
+  Value start =
+      hlo::Sub(hlo::Floor(hlo::Mul(hlo::Add(i, u), alpha)), hlo::Floor(hlo::Mul(u, alpha)));
   Value is_last = hlo::Eq(i, FullLike(i, static_cast<double>(out - 1)));
   return hlo::ConvertTo(hlo::Select(is_last, last, start), DType::kS64);
 }
@@ -33,8 +33,7 @@ Dims PooledDims(const char* name, const Dims& in, Span kernel, Span out, int64_t
   Dims dims = in;
   for (int64_t i = 0; i < n; ++i) {
     int64_t& d = dims[At(rank - n + i)];
-    XLA_CHECK(d > 0 && out[At(i)] > 0 && kernel[At(i)] > 0 &&
-                  out[At(i)] + kernel[At(i)] - 1 <= d,
+    XLA_CHECK(d > 0 && out[At(i)] > 0 && kernel[At(i)] > 0 && out[At(i)] + kernel[At(i)] - 1 <= d,
               kInvalidArgument, name, ": pool size ", ToString(kernel),
               " too large relative to the input ", ToString(in));
     d = out[At(i)];
@@ -44,8 +43,7 @@ Dims PooledDims(const char* name, const Dims& in, Span kernel, Span out, int64_t
 
 template <int64_t kN>
 struct FractionalMaxPool {
-  static constexpr const char* kName =
-      kN == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
+  static constexpr const char* kName = kN == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
 
   static std::array<Shape, 2> Infer(const Arg& x, Span kernel, Span out, const Arg& samples) {
     Dims dims = PooledDims(kName, x.dims(), kernel, out, kN);
@@ -76,8 +74,8 @@ struct FractionalMaxPool {
       int64_t which = kN == 2 ? kN - 1 - d : d;
       Value sample = hlo::Reshape(hlo::SliceDim(samples, 1, which, which + 1), {planes});
       Value start = Starts(sample, in, size[At(d)], kernel[At(d)]);
-      Value at = hlo::Add(hlo::BroadcastInDim(start, dims, {0, d + 1}),
-                          IotaLike(position, d + 1 + kN));
+      Value at =
+          hlo::Add(hlo::BroadcastInDim(start, dims, {0, d + 1}), IotaLike(position, d + 1 + kN));
       position = hlo::Add(Times(position, static_cast<double>(in)), at);
     }
     int64_t windows = Product(size), elements = Product(kernel);

@@ -91,7 +91,8 @@ struct Sampler {
       return {At(hlo::RoundNearestEven(p.x), FullLike(x, 1), FullLike(x, 0), size)};
     }
     Value floor = hlo::Floor(p.x), past = hlo::Sub(p.x, floor);
-    return {At(floor, RSub(1, past), hlo::Neg(p.slope), size), At(Plus(floor, 1), past, p.slope, size)};
+    return {At(floor, RSub(1, past), hlo::Neg(p.slope), size),
+            At(Plus(floor, 1), past, p.slope, size)};
   }
 
  private:
@@ -122,7 +123,8 @@ struct Corners {
   std::vector<Corner> all;
   int64_t n, c, plane, points;
 
-  // x[n, c, spatial...], grid[n, out..., rank]; the grid's last dimension counts from the innermost.
+  // x[n, c, spatial...], grid[n, out..., rank]; the grid's last dimension counts from the
+  // innermost.
   Corners(Value x, Value grid, const Sampler& sampler) {
     int64_t rank = x.rank() - 2;
     n = x.dim(0);

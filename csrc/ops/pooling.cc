@@ -128,8 +128,7 @@ std::vector<Value> PickMaximum(Builder& b, std::span<const Value> v) {
   return {hlo::Select(take, y, x), hlo::Select(take, j, i)};
 }
 
-Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n,
-                    const hlo::Body& combine) {
+Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n, const hlo::Body& combine) {
   if (g.shape().numel() == 0) return hlo::Full(g.builder(), out.with(g.dtype()), 0);
   int64_t plane = 1, planes = 1;
   for (int64_t i = 0; i < out.rank(); ++i) {

@@ -1,7 +1,7 @@
-// RNN, LSTM and GRU over sequences, padded or packed. PyTorch's own kernels are loops over operators
-// that would record each time step; here each layer and direction is one matrix product for the
-// inputs of all steps and one node with a loop (rnn_scan.h), so that the size of the graph does not
-// depend on the length. Cells of one step are torch's composites.
+// RNN, LSTM and GRU over sequences, padded or packed. PyTorch's own kernels are loops over
+// operators that would record each time step; here each layer and direction is one matrix product
+// for the inputs of all steps and one node with a loop (rnn_scan.h), so that the size of the graph
+// does not depend on the length. Cells of one step are torch's composites.
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_pack_padded_sequence_backward_native.h>
 #include <ATen/ops/_pack_padded_sequence_native.h>
@@ -105,7 +105,10 @@ struct DifferentiableScan : torch::autograd::Function<DifferentiableScan> {
     if (at::GradMode::is_enabled()) {
       of_inputs = DifferentiableGradient(cell, reverse, in, grads);
     } else {
-      RnnOutputs out{saved[RnnInputs::kCount], {}, {}, saved[RnnInputs::kCount + 1],
+      RnnOutputs out{saved[RnnInputs::kCount],
+                     {},
+                     {},
+                     saved[RnnInputs::kCount + 1],
                      saved[RnnInputs::kCount + 2]};
       of_inputs = RnnScanBackward(cell, reverse, in, out, grads[0], grads[1],
                                   grads.size() > 2 ? grads[2] : Tensor());
@@ -142,9 +145,8 @@ RnnOutputs Scan(RnnCell cell, bool reverse, const RnnInputs& in) {
     at::AutoDispatchBelowADInplaceOrView below;
     return RnnScan(cell, reverse, in, /*keep=*/false);
   }
-  variable_list r =
-      DifferentiableScan::apply(cell, reverse, in.gates, in.h, Given(in.c), in.w_hh, Given(in.b_hh),
-                                Given(in.w_hr), Given(in.lengths));
+  variable_list r = DifferentiableScan::apply(cell, reverse, in.gates, in.h, Given(in.c), in.w_hh,
+                                              Given(in.b_hh), Given(in.w_hr), Given(in.lengths));
   return {r[0], r[1], r.size() > 2 ? r[2] : Tensor(), {}, {}};
 }
 
@@ -233,7 +235,8 @@ struct Network {
     if (!plain(input) || !plain(h) || h.dim() != 3 || layers < 1 || batch < 1) return false;
     int64_t all = layers * directions(), gates = GatesOf(cell);
     int64_t p = h.size(2), hidden = c.defined() ? c.size(-1) : p;
-    if (c.defined() && (!plain(c) || c.sizes() != at::IntArrayRef{all, batch, hidden})) return false;
+    if (c.defined() && (!plain(c) || c.sizes() != at::IntArrayRef{all, batch, hidden}))
+      return false;
     if (h.sizes() != at::IntArrayRef{all, batch, p}) return false;
     if (static_cast<int64_t>(params.size()) != all * per_cell()) return false;
     for (int64_t i = 0; i < all; ++i) {
@@ -306,7 +309,8 @@ std::tuple<Tensor, Tensor, Tensor> Lstm(const Tensor& input, TensorList hx, Tens
                                         bool biases, int64_t layers, double dropout, bool train,
                                         bool bidirectional, bool batch_first) {
   if (hx.size() == 2 && hx[0].dim() == 3 && hx[1].dim() == 3) {
-    Network net{RnnCell::kLstm, hx[0], hx[1], params, biases, layers, dropout, train, bidirectional};
+    Network net{RnnCell::kLstm, hx[0],   hx[1], params,       biases,
+                layers,         dropout, train, bidirectional};
     if (auto result = net.RunPadded(input, batch_first)) return *result;
   }
   return at::native::lstm(input, hx, params, biases, layers, dropout, train, bidirectional,
@@ -318,7 +322,8 @@ std::tuple<Tensor, Tensor, Tensor> LstmPacked(const Tensor& data, const Tensor& 
                                               int64_t layers, double dropout, bool train,
                                               bool bidirectional) {
   if (hx.size() == 2 && hx[0].dim() == 3 && hx[1].dim() == 3) {
-    Network net{RnnCell::kLstm, hx[0], hx[1], params, biases, layers, dropout, train, bidirectional};
+    Network net{RnnCell::kLstm, hx[0],   hx[1], params,       biases,
+                layers,         dropout, train, bidirectional};
     if (auto result = net.RunPacked(data, batch_sizes)) return *result;
   }
   return at::native::lstm(data, batch_sizes, hx, params, biases, layers, dropout, train,
@@ -406,8 +411,8 @@ std::tuple<Tensor, Tensor> PadPacked(const Tensor& data, const Tensor& batch_siz
           at::tensor(packing.Lengths(), at::TensorOptions(at::kLong))};
 }
 
-// All of them are made of differentiable operators and take the place of composite kernels: the same
-// with autograd and without (inference mode).
+// All of them are made of differentiable operators and take the place of composite kernels: the
+// same with autograd and without (inference mode).
 void RegisterAll(torch::Library& m) {
   m.impl("lstm.input", TORCH_FN(Lstm));
   m.impl("lstm.data", TORCH_FN(LstmPacked));

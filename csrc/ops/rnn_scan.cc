@@ -26,8 +26,13 @@ struct Options {
   }
   static Options Of(const ir::Node& n) {
     auto w = n.words();
-    return {static_cast<RnnCell>(w[0]), w[1] != 0, w[2] != 0, w[3] != 0,
-            w[4] != 0,                  w[5] != 0, w[6] != 0};
+    return {static_cast<RnnCell>(w[0]),
+            w[1] != 0,
+            w[2] != 0,
+            w[3] != 0,
+            w[4] != 0,
+            w[5] != 0,
+            w[6] != 0};
   }
   std::array<int64_t, 7> words() const {
     return {static_cast<int64_t>(cell), reverse, keep, has_c, has_b, has_r, has_lengths};
@@ -151,7 +156,9 @@ State Advance(const Options& o, const Operands& in, Value gates, Value h, Value 
 void LowerScan(const ir::Node& n, Builder& b, Values operands, std::vector<Value>& out) {
   Options o = Options::Of(n);
   Operands in(o, operands);
-  auto buffer = [&](int64_t size) { return hlo::Full(b, in.gates.shape().with({in.t, in.b, size}), 0); };
+  auto buffer = [&](int64_t size) {
+    return hlo::Full(b, in.gates.shape().with({in.t, in.b, size}), 0);
+  };
   std::vector<Value> carried{in.h, buffer(in.h.dim(1))};
   if (o.has_c) carried.push_back(in.c);
   if (o.keep && o.has_c) carried.push_back(buffer(in.hidden));
@@ -215,11 +222,12 @@ StepGradient Retreat(const Options& o, const Operands& in, const Trace& trace, V
       Value raw = in.w_hr.valid() ? TimesColumns(dh, in.w_hr) : dh;
       Value tc = hlo::Tanh(RowAt(trace.cells, at));
       dc = hlo::Add(dc, hlo::Mul(hlo::Mul(raw, out), TanhSlope(tc)));
-      Value gates = hlo::Concatenate(
-          {hlo::Mul(hlo::Mul(dc, g), LogisticSlope(i)),
-           hlo::Mul(hlo::Mul(dc, RowAt(trace.c_before, at)), LogisticSlope(f)),
-           hlo::Mul(hlo::Mul(dc, i), TanhSlope(g)), hlo::Mul(hlo::Mul(raw, tc), LogisticSlope(out))},
-          1);
+      Value gates =
+          hlo::Concatenate({hlo::Mul(hlo::Mul(dc, g), LogisticSlope(i)),
+                            hlo::Mul(hlo::Mul(dc, RowAt(trace.c_before, at)), LogisticSlope(f)),
+                            hlo::Mul(hlo::Mul(dc, i), TanhSlope(g)),
+                            hlo::Mul(hlo::Mul(raw, tc), LogisticSlope(out))},
+                           1);
       return {gates, gates, FullLike(dh, 0), hlo::Mul(dc, f)};
     }
     case RnnCell::kGru: {
@@ -229,8 +237,10 @@ StepGradient Retreat(const Options& o, const Operands& in, const Trace& trace, V
       dz = hlo::Mul(dz, LogisticSlope(z));
       Value dn = hlo::Mul(hlo::Mul(dh, RSub(1, z)), TanhSlope(n));
       Value dr = hlo::Mul(hlo::Mul(dn, m), LogisticSlope(r));
-      return {hlo::Concatenate({dr, dz, dn}, 1), hlo::Concatenate({dr, dz, hlo::Mul(dn, r)}, 1),
-              hlo::Mul(dh, z), {}};
+      return {hlo::Concatenate({dr, dz, dn}, 1),
+              hlo::Concatenate({dr, dz, hlo::Mul(dn, r)}, 1),
+              hlo::Mul(dh, z),
+              {}};
     }
   }
   return {};

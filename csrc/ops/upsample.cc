@@ -1,5 +1,5 @@
-// Nearest, linear, cubic and antialiased resampling: each output element is a weighted sum of a few input
-// elements along each dimension, whose positions and weights are constants of the program.
+// Nearest, linear, cubic and antialiased resampling: each output element is a weighted sum of a few
+// input elements along each dimension, whose positions and weights are constants of the program.
 #include <ATen/ops/_upsample_bicubic2d_aa_backward_ops.h>
 #include <ATen/ops/_upsample_bicubic2d_aa_ops.h>
 #include <ATen/ops/_upsample_bilinear2d_aa_backward_ops.h>

@@ -189,9 +189,8 @@ def train(name, device):
     """Losses, and the number of compilations after each step."""
     build, batch, optimizer_of = NETS[name]
     torch.manual_seed(0)
-    model = build().train()
+    model = build().train().to(device)
     optimizer = optimizer_of(model.parameters())
-    model.to(device)
     g = torch.Generator().manual_seed(1)
     losses, compiled = [], []
     for _ in range(4):

@@ -25,8 +25,12 @@ OPTIMIZERS = {
     "Rprop": (O.Rprop, [{}, {"maximize": True}]),
     "SGD": (
         O.SGD,
-        [{}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "dampening": 0.5},
-         {"weight_decay": 0.1, "maximize": True}],
+        [
+            {},
+            {"momentum": 0.9, "nesterov": True},
+            {"momentum": 0.9, "dampening": 0.5},
+            {"weight_decay": 0.1, "maximize": True},
+        ],
     ),
 }
 CASES = [
@@ -52,9 +56,8 @@ def host_runs():
 
 def train(make, device, steps=6, schedule=None, clip=None):
     """The parameters after the steps, and the compilations after each."""
-    model = model_of()
+    model = model_of().to(device)
     optimizer = make(model.parameters())
-    model.to(device)
     scheduler = schedule(optimizer) if schedule else None
     g = torch.Generator().manual_seed(1)
     x = torch.randn(5, 4, generator=g).to(device)
@@ -127,9 +130,8 @@ def test_adafactor():
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 def test_lbfgs(search):
     def run(device):
-        model = model_of()
+        model = model_of().to(device)
         optimizer = O.LBFGS(model.parameters(), lr=0.5, max_iter=4, line_search_fn=search)
-        model.to(device)
         g = torch.Generator().manual_seed(1)
         x = torch.randn(5, 4, generator=g).to(device)
         y = torch.randn(5, 3, generator=g).to(device)
