@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/WrapDimMinimal.h>
 #include <torch/library.h>
 
@@ -19,10 +20,21 @@ using lazy::ViewStep;
 Span ToSpan(at::IntArrayRef v) { return {v.data(), v.size()}; }
 int64_t Int(const c10::SymInt& v) { return v.guard_int(__FILE__, __LINE__); }
 
+// A view of a tensor that is no inference tensor is none either: autograd counts its versions, in
+// inference mode, too.
+at::Tensor WrapLike(const at::Tensor& self, lazy::Tensor tensor, const Shape& shape) {
+  if (c10::InferenceMode::is_enabled() && !self.is_inference()) [[unlikely]] {
+    c10::InferenceMode off(false);
+    return Wrap(std::move(tensor), shape);
+  }
+  return Wrap(std::move(tensor), shape);
+}
+
 at::Tensor View(const at::Tensor& self, ViewStep&& step) {
   lazy::Tensor view = Unwrap(self).View(std::move(step));
   const Shape& shape = view.view_shape();
-  return Wrap(std::move(view), shape);  // the path, and the shape in it, live on in the result
+  return WrapLike(self, std::move(view),
+                  shape);  // the path, with its shape, lives on in the result
 }
 
 at::Tensor ReshapeTo(const at::Tensor& self, Dims dims) {
@@ -30,7 +42,7 @@ at::Tensor ReshapeTo(const at::Tensor& self, Dims dims) {
 }
 
 // Another tensor object of the same state.
-at::Tensor Alias(const at::Tensor& self) { return Wrap(Unwrap(self), ShapeOf(self)); }
+at::Tensor Alias(const at::Tensor& self) { return WrapLike(self, Unwrap(self), ShapeOf(self)); }
 
 at::Tensor ViewKernel(const at::Tensor& self, at::SymIntArrayRef size) {
   at::IntArrayRef wanted = C10_AS_INTARRAYREF_SLOW(size);

@@ -5,7 +5,9 @@
 #include <ATen/ops/elu_ops.h>
 #include <ATen/ops/gelu_backward_ops.h>
 #include <ATen/ops/gelu_ops.h>
+#include <ATen/ops/glu_backward_jvp_ops.h>
 #include <ATen/ops/glu_backward_ops.h>
+#include <ATen/ops/glu_jvp_ops.h>
 #include <ATen/ops/glu_ops.h>
 #include <ATen/ops/hardshrink_backward_ops.h>
 #include <ATen/ops/hardshrink_ops.h>
@@ -420,6 +422,41 @@ struct GluBackward {
   }
 };
 
+// Derivatives in the direction dx, of glu and of its gradient in the direction (dg, dx).
+struct GluJvp {
+  static Shape Infer(const Arg& glu, const Arg&, const Arg&, int64_t dim) {
+    WrapDim(dim, glu.rank());
+    return glu.shape();
+  }
+  static Value Lower(const Shape& out, Value glu, Value x, Value dx, int64_t dim) {
+    dim = WrapDim(dim, x.rank());
+    Value s = hlo::Logistic(Halves(Widen(x), dim)[1]);
+    auto [da, db] = Halves(FitTo(dx, Widen(x)), dim);
+    Value change = hlo::Mul(hlo::Mul(FitTo(glu, s), RSub(1, s)), db);
+    return hlo::ConvertTo(hlo::Add(hlo::Mul(da, s), change), out.dtype);
+  }
+};
+
+struct GluBackwardJvp {
+  static Shape Infer(const Arg& grad_x, const Arg&, const Arg&, const Arg&, const Arg&,
+                     int64_t dim) {
+    WrapDim(dim, grad_x.rank());
+    return grad_x.shape();
+  }
+  static Value Lower(const Shape& out, Value, Value grad, Value x, Value dgrad, Value dx,
+                     int64_t dim) {
+    dim = WrapDim(dim, x.rank());
+    auto [a, b] = Halves(Widen(x), dim);
+    auto [da, db] = Halves(FitTo(dx, Widen(x)), dim);
+    Value g = FitTo(grad, a), dg = FitTo(dgrad, a);
+    Value s = hlo::Logistic(b), slope = hlo::Mul(s, RSub(1, s)), ds = hlo::Mul(slope, db);
+    Value first = hlo::Add(hlo::Mul(dg, s), hlo::Mul(g, ds));
+    Value second = hlo::Mul(hlo::Add(hlo::Mul(dg, a), hlo::Mul(g, da)), slope);
+    second = hlo::Add(second, hlo::Mul(hlo::Mul(g, a), hlo::Mul(RSub(1, Times(s, 2)), ds)));
+    return hlo::ConvertTo(hlo::Concatenate({first, second}, dim), out.dtype);
+  }
+};
+
 // ---- prelu, whose weight has been broadcast by torch.
 
 struct Prelu {
@@ -492,6 +529,8 @@ XLA_OPS(m) {
   Register<logit_backward, LogitBackward>(m);
   Register<glu, Glu>(m);
   Register<glu_backward, GluBackward>(m);
+  Register<glu_jvp, GluJvp>(m);
+  Register<glu_backward_jvp, GluBackwardJvp>(m);
   Register<_prelu_kernel, Prelu>(m);
   Register<_prelu_kernel_backward, PreluBackward>(m);
 }

@@ -1,6 +1,8 @@
-// Losses against class numbers: nll_loss of any rank and multi_margin_loss.
+// Losses against class numbers: nll_loss of any rank, multi_margin_loss, multilabel_margin_loss.
 #include <ATen/ops/multi_margin_loss_backward_ops.h>
 #include <ATen/ops/multi_margin_loss_ops.h>
+#include <ATen/ops/multilabel_margin_loss_backward_ops.h>
+#include <ATen/ops/multilabel_margin_loss_forward_ops.h>
 #include <ATen/ops/nll_loss2d_backward_ops.h>
 #include <ATen/ops/nll_loss2d_forward_ops.h>
 #include <ATen/ops/nll_loss_backward_ops.h>
@@ -19,6 +21,7 @@ int64_t ClassDim(int64_t rank) { return rank == 1 ? 0 : 1; }
 
 // x[..., classes, ...] at the class numbers `target`, which have x's dimensions without that one.
 Value AtClass(Value x, Value target, int64_t dim) {
+  if (target.shape().numel() == 0) return hlo::Full(x.builder(), x.shape().with(target.dims()), 0);
   hlo::GatherDims g;
   Dims index_dims = target.dims();
   index_dims.push_back(1);
@@ -39,7 +42,7 @@ Value AtClass(Value x, Value target, int64_t dim) {
 Value TargetWeight(Value target, std::optional<Value> weight, int64_t ignore_index, DType t) {
   Shape shape = target.shape().with(t);
   Value w = hlo::Full(target.builder(), shape, 1);
-  if (weight) {
+  if (weight && shape.numel() > 0) {
     hlo::GatherDims g;
     g.collapsed_slice_dims = {0};
     g.start_index_map = {0};
@@ -234,6 +237,83 @@ struct MultiMarginLossBackward {
   }
 };
 
+// ---- multilabel_margin_loss: targets of a row are class numbers up to the first negative one. The
+// sum over pairs of a target and another class of max(0, 1 - x[target] + x[class]) / classes.
+
+struct MultilabelTerms {
+  Value x;          // [rows, classes]
+  Value named;      // [rows, targets, classes]: whether the class is this target
+  Value is_target;  // [rows, classes]
+  Value counts;     // [rows, targets, classes]: whether the pair has a part in the loss
+  Value excess;     // [rows, targets, classes]
+
+  MultilabelTerms(Value self, Value target) {
+    int64_t classes = self.rank() == 0 ? 1 : self.dim(-1),
+            rows = self.rank() == 2 ? self.dim(0) : 1;
+    x = hlo::Reshape(Widen(self), {rows, classes});
+    target = hlo::Reshape(target, {rows, classes});
+    const Dims pairs{rows, classes, classes};
+    Value place = hlo::Iota(x.builder(), target.shape(), 1);
+    Value end = FullLike(place, static_cast<double>(classes));
+    Value first = hlo::Reduce(hlo::Select(LtZero(target), place, end), {1}, hlo::Reducer::kMin);
+    Value valid = hlo::Lt(place, hlo::BroadcastInDim(first, place.dims(), {0}));
+    valid = hlo::BroadcastInDim(valid, pairs, {0, 1});
+    Value number = hlo::BroadcastInDim(target, pairs, {0, 1});
+    named = hlo::And(valid, hlo::Eq(number, hlo::Iota(x.builder(), number.shape(), 2)));
+    is_target = hlo::Reduce(named, {1}, hlo::Reducer::kOr);
+    Value all = hlo::BroadcastInDim(x, pairs, {0, 2});
+    Value own = hlo::BroadcastInDim(SumOf(Where(named, all, 0), {2}), pairs, {0, 1});
+    excess = hlo::Add(RSub(1, own), all);
+    counts = hlo::And(valid, hlo::Not(hlo::BroadcastInDim(is_target, pairs, {0, 2})));
+    counts = hlo::And(counts, hlo::Gt(excess, FullLike(excess, 0)));
+  }
+};
+
+struct MultilabelMarginLoss {
+  static std::array<Shape, 2> Infer(const Arg& self, const Arg& target, int64_t reduction) {
+    XLA_CHECK(self.rank() <= 2 && (self.rank() < 2 || self.dim(1) > 0) &&
+                  target.numel() == self.numel() && target.dtype() == DType::kS64 &&
+                  (self.rank() < 2 ? target.rank() <= 1 : target.dims() == self.dims()),
+              kInvalidArgument, "inconsistent target size: ", ToString(target.dims()),
+              " for input of size: ", ToString(self.dims()));
+    bool none = reduction == kNone && self.rank() == 2;
+    return {self.shape().with(none ? Dims{self.dim(0)} : Dims{}), self.shape().with(target.dims())};
+  }
+  static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, Value target,
+                                    int64_t reduction) {
+    if (self.shape().numel() == 0) {
+      Value none = hlo::Full(self.builder(), out[0], reduction == kMean ? NAN : 0);
+      return {none, hlo::Full(self.builder(), out[1], 0)};
+    }
+    MultilabelTerms m(self, target);
+    Value loss = SumOf(Where(m.counts, m.excess, 0), {1, 2});
+    loss = Times(loss, 1 / static_cast<double>(m.x.dim(1)));
+    if (reduction == kMean) loss = MeanOf(loss, {0});
+    if (reduction == kSum) loss = SumOf(loss, {0});
+    return {hlo::ConvertTo(hlo::Reshape(loss, out[0].dims), out[0].dtype),
+            hlo::ConvertTo(hlo::Reshape(m.is_target, out[1].dims), out[1].dtype)};
+  }
+};
+
+struct MultilabelMarginLossBackward {
+  static Shape Infer(const Arg&, const Arg& self, const Arg&, int64_t, const Arg&) {
+    return self.shape();
+  }
+  static Value Lower(const Shape& out, Value grad, Value self, Value target, int64_t reduction,
+                     Value) {
+    if (out.numel() == 0) return hlo::Full(self.builder(), out, 0);
+    MultilabelTerms m(self, target);
+    Value one = hlo::ConvertTo(m.counts, m.x.dtype());
+    Value own = hlo::BroadcastInDim(SumOf(one, {2}), one.dims(), {0, 1});
+    Value dx = hlo::Sub(SumOf(one, {1}), SumOf(Where(m.named, own, 0), {1}));
+    double count = static_cast<double>(m.x.dim(1));
+    if (reduction == kMean) count *= static_cast<double>(m.x.dim(0));
+    Value g = hlo::ConvertTo(grad, dx.dtype());
+    g = g.rank() == 0 ? FitTo(g, dx) : hlo::BroadcastInDim(g, dx.dims(), {0});
+    return hlo::ConvertTo(hlo::Reshape(Times(hlo::Mul(dx, g), 1 / count), out.dims), out.dtype);
+  }
+};
+
 }  // namespace
 
 XLA_OPS(m) {
@@ -244,6 +324,8 @@ XLA_OPS(m) {
   Register<nll_loss2d_backward, NllBackward<true>>(m);
   Register<multi_margin_loss, MultiMarginLoss>(m);
   Register<multi_margin_loss_backward, MultiMarginLossBackward>(m);
+  Register<multilabel_margin_loss_forward, MultilabelMarginLoss>(m);
+  Register<multilabel_margin_loss_backward, MultilabelMarginLossBackward>(m);
 }
 
 }  // namespace torch_xla::ops

@@ -9,6 +9,8 @@
 namespace torch_xla::ops {
 namespace {
 
+constexpr hlo::Precision kPrecision = hlo::Precision::kHighest;
+
 struct Geometry {
   Dims stride, padding, dilation;
   int64_t groups;
@@ -22,6 +24,8 @@ struct Geometry {
 Dims Spatial(const Dims& dims) { return Dims(Span(dims).subspan(2)); }
 int64_t Dilated(int64_t n, int64_t by) { return n == 0 ? 0 : (n - 1) * by + 1; }
 
+// Sums of half types are kept in float32 until the bias is added, as on the CPU.
+
 // y[n, o, ...] from x[n, i, ...] and w[o, i / groups, ...].
 Value Convolve(Value x, Value w, const Geometry& g, const Dims& out) {
   size_t n = out.size();
@@ -31,7 +35,8 @@ Value Convolve(Value x, Value w, const Geometry& g, const Dims& out) {
               x.dims()[i + 2] - g.padding[i];
   }
   return hlo::Convolution(x, w, hlo::ConvDims::Default(static_cast<int64_t>(n)), g.stride,
-                          g.padding, high, Dims(n, 1), g.dilation, g.groups);
+                          g.padding, high, Dims(n, 1), g.dilation, g.groups,
+                          /*batch_group_count=*/1, {}, kPrecision, Wide(x.dtype()));
 }
 
 // x's gradient from y's and w[o, i / groups, ...]: the strides become dilations of y and w is
@@ -61,7 +66,8 @@ Value ConvolveBack(Value y, Value w, const Geometry& g, const Dims& in) {
   dims.kernel_in = 0;
   dims.kernel_out = 1;
   return hlo::Convolution(y, hlo::Reverse(w, Range(static_cast<int64_t>(n), 2)), dims, Dims(n, 1),
-                          low, high, g.stride, g.dilation, g.groups);
+                          low, high, g.stride, g.dilation, g.groups, /*batch_group_count=*/1, {},
+                          kPrecision, Wide(y.dtype()));
 }
 
 // w's gradient: x and y convolved over the batch.
@@ -80,7 +86,8 @@ Value WeightGradient(Value x, Value y, const Geometry& g, const Dims& k) {
   dims.out_batch = 1;
   dims.out_feature = 0;
   return hlo::Convolution(x, y, dims, g.dilation, g.padding, high, Dims(n, 1), g.stride,
-                          /*feature_group_count=*/1, /*batch_group_count=*/g.groups);
+                          /*feature_group_count=*/1, /*batch_group_count=*/g.groups, {}, kPrecision,
+                          Wide(x.dtype()));
 }
 
 struct Convolution {
@@ -103,7 +110,8 @@ struct Convolution {
     Geometry g(stride, padding, dilation, groups, out.rank() - 2);
     Value y = transposed ? ConvolveBack(x, w, g, Spatial(out.dims))
                          : Convolve(x, w, g, Spatial(out.dims));
-    return bias ? hlo::Add(y, AlongDim(*bias, out.dims, 1)) : y;
+    if (bias) y = hlo::Add(y, AlongDim(hlo::ConvertTo(*bias, y.dtype()), out.dims, 1));
+    return hlo::ConvertTo(y, out.dtype);
   }
 };
 
@@ -116,8 +124,8 @@ struct ConvolutionBackward {
     if (mask[2]) shapes.push_back({y.dtype(), {y.dim(1)}});
     return shapes;
   }
-  static std::vector<Value> Lower(std::span<const Shape>, Value y, Value x, Value w, Span stride,
-                                  Span padding, Span dilation, bool transposed, Span,
+  static std::vector<Value> Lower(const std::vector<Shape>& out, Value y, Value x, Value w,
+                                  Span stride, Span padding, Span dilation, bool transposed, Span,
                                   int64_t groups, std::array<bool, 3> mask) {
     int64_t n = x.rank() - 2;
     Geometry g(stride, padding, dilation, groups, n);
@@ -130,10 +138,8 @@ struct ConvolutionBackward {
       grads.push_back(transposed ? WeightGradient(y, x, g, Spatial(w.dims()))
                                  : WeightGradient(x, y, g, Spatial(w.dims())));
     }
-    if (mask[2]) {
-      Value sum = hlo::Reduce(Widen(y), AllBut(y.rank(), 1), hlo::Reducer::kSum);
-      grads.push_back(hlo::ConvertTo(sum, y.dtype()));
-    }
+    if (mask[2]) grads.push_back(Sum(Widen(y), AllBut(y.rank(), 1)));
+    for (size_t i = 0; i < grads.size(); ++i) grads[i] = hlo::ConvertTo(grads[i], out[i].dtype);
     return grads;
   }
 };

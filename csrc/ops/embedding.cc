@@ -1,8 +1,11 @@
 // Embedding tables and one-hot vectors.
 #include <ATen/ops/embedding_dense_backward_ops.h>
 #include <ATen/ops/embedding_ops.h>
+#include <ATen/ops/embedding_renorm_ops.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/one_hot_ops.h>
+
+#include <cmath>
 
 #include "ops/lowering.h"
 
@@ -68,6 +71,51 @@ struct EmbeddingDenseBackward {
   }
 };
 
+// Rows that are looked up are scaled down to the largest norm.
+struct EmbeddingRenorm {
+  static Shape Infer(const Arg& weight, const Arg& indices, double, double) {
+    TORCH_CHECK(weight.rank() == 2, "Expected 2-dimensional tensor, but got ", weight.rank(),
+                "-dimensional tensor for argument #1 'self' (while checking arguments for "
+                "embedding_renorm_)");
+    CheckIndices(indices);
+    return weight.shape();
+  }
+  static Value Lower(const Shape& out, Value weight, Value indices, Value max_norm,
+                     double norm_type) {
+    Builder& b = weight.builder();
+    int64_t n = indices.shape().numel();
+    if (n == 0 || out.numel() == 0) return weight;
+    Value looked_up = hlo::Full(b, {DType::kBool, {out.dims[0]}}, 0);
+    looked_up =
+        hlo::Scatter(looked_up, hlo::Reshape(indices, {n}), hlo::Full(b, {DType::kBool, {n}}, 1),
+                     {.update_window_dims = {},
+                      .inserted_window_dims = {0},
+                      .input_batching_dims = {},
+                      .scatter_indices_batching_dims = {},
+                      .scatter_dims_to_operand_dims = {0},
+                      .index_vector_dim = 1},
+                     Replace());
+    Value x = Widen(weight), norm = NormOf(hlo::Abs(x), norm_type);
+    Value limit = FitTo(max_norm, norm);
+    Value scale = hlo::Div(limit, Plus(norm, 1e-7));
+    scale = Where(hlo::And(looked_up, hlo::Gt(norm, limit)), scale, 1);
+    return hlo::ConvertTo(hlo::Mul(x, AlongDim(scale, x.dims(), 0)), out.dtype);
+  }
+
+ private:
+  // Of the rows of x, which is nowhere negative.
+  static Value NormOf(Value x, double p) {
+    if (std::isinf(p)) {
+      return hlo::Reduce(x, {1}, p > 0 ? hlo::Reducer::kMax : hlo::Reducer::kMin);
+    }
+    if (p == 0) return Sum(Where(IsZero(x), 0, FullLike(x, 1)), {1});
+    if (p == 1) return Sum(x, {1});
+    if (p == 2) return hlo::Sqrt(Sum(Square(x), {1}));
+    Value sum = Sum(hlo::Pow(x, FullLike(x, p)), {1});
+    return hlo::Pow(sum, FullLike(sum, 1 / p));
+  }
+};
+
 // A comparison instead of the composite's scatter: it fuses with what uses it.
 struct OneHot {
   static Shape Infer(const Arg& self, int64_t num_classes) {
@@ -98,6 +146,7 @@ at::Tensor OneHotOf(const at::Tensor& self, int64_t num_classes) {
 XLA_OPS(m) {
   Register<at::_ops::embedding, Embedding>(m);
   Register<at::_ops::embedding_dense_backward, EmbeddingDenseBackward>(m);
+  Register<at::_ops::embedding_renorm_, EmbeddingRenorm>(m);
   m.impl("one_hot", TORCH_FN(OneHotOf));
 }
 

@@ -128,7 +128,8 @@ std::vector<Value> PickMaximum(Builder& b, std::span<const Value> v) {
   return {hlo::Select(take, y, x), hlo::Select(take, j, i)};
 }
 
-Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n) {
+Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n, const hlo::Body& combine) {
+  if (g.shape().numel() == 0) return hlo::Full(g.builder(), out.with(g.dtype()), 0);
   int64_t plane = 1, planes = 1;
   for (int64_t i = 0; i < out.rank(); ++i) {
     (i >= out.rank() - n ? plane : planes) *= out.dims[At(i)];
@@ -145,7 +146,7 @@ Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n) {
                             .scatter_indices_batching_dims = {},
                             .scatter_dims_to_operand_dims = {0},
                             .index_vector_dim = 1},
-                           Combine(hlo::Reducer::kSum));
+                           combine);
   return hlo::Reshape(sum, out.dims);
 }
 

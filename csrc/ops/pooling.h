@@ -40,7 +40,9 @@ Value TakesMaximum(Value a, Value b);
 // A reduction of (element, position) to the maximum and where it is: of equals the first position,
 // of NaN the last. Reductions may go through a window in any order. Position -1: nothing yet.
 std::vector<Value> PickMaximum(Builder& b, std::span<const Value> v);
-// g added up at the positions that the indices name within planes of the last n dimensions.
-Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n);
+// g added up (or combined otherwise, over zeros) at the positions that the indices name within
+// planes of the last n dimensions.
+Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n,
+                    const hlo::Body& combine = Combine(hlo::Reducer::kSum));
 
 }  // namespace torch_xla::ops

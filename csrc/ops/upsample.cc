@@ -1,5 +1,11 @@
-// Nearest, linear and cubic resampling: each output element is a weighted sum of a few input
-// elements along each dimension, whose positions and weights are constants of the program.
+// Nearest, linear, cubic and antialiased resampling: each output element is a weighted sum of a few
+// input elements along each dimension, whose positions and weights are constants of the program.
+#include <ATen/ops/_upsample_bicubic2d_aa_backward_ops.h>
+#include <ATen/ops/_upsample_bicubic2d_aa_ops.h>
+#include <ATen/ops/_upsample_bilinear2d_aa_backward_ops.h>
+#include <ATen/ops/_upsample_bilinear2d_aa_ops.h>
+#include <ATen/ops/_upsample_lanczos2d_aa_backward_ops.h>
+#include <ATen/ops/_upsample_lanczos2d_aa_ops.h>
 #include <ATen/ops/_upsample_nearest_exact1d_backward_ops.h>
 #include <ATen/ops/_upsample_nearest_exact1d_ops.h>
 #include <ATen/ops/_upsample_nearest_exact2d_backward_ops.h>
@@ -22,6 +28,7 @@
 #include <ATen/ops/upsample_trilinear3d_ops.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "hlo/dot.h"
 #include "ops/lowering.h"
@@ -29,7 +36,8 @@
 namespace torch_xla::ops {
 namespace {
 
-enum class Mode { kNearest, kNearestExact, kLinear, kCubic };
+enum class Mode { kNearest, kNearestExact, kLinear, kCubic, kLinearAA, kCubicAA, kLanczosAA };
+constexpr bool IsAntialiased(Mode mode) { return mode >= Mode::kLinearAA; }
 
 using Scale = std::optional<double>;
 
@@ -56,12 +64,63 @@ std::array<T, 4> CubicWeights(T t) {
   return {far(t + 1), near(t), near(1 - t), far(2 - t)};
 }
 
+// The weight of an element at distance x, in steps of the wider of input and output.
+template <typename T>
+T FilterOf(Mode mode, T x) {
+  x = std::abs(x);
+  if (mode == Mode::kLinearAA) return x < 1 ? 1 - x : 0;
+  if (mode == Mode::kCubicAA) {
+    constexpr T a = -0.5;
+    if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? ((x - 5) * x + 8) * x * a - 4 * a : 0;
+  }
+  auto sinc = [](T y) { return y == 0 ? T{1} : std::sin(y) / y; };
+  constexpr T pi = std::numbers::pi_v<T>;
+  return x < 3 ? sinc(pi * x) * sinc(pi * x / 3) : 0;
+}
+
+// Every element under a filter that grows with the step.
+template <typename T>
+Taps AntialiasedTaps(Mode mode, int64_t in, int64_t out, T step) {
+  T reach = mode == Mode::kLinearAA ? 1 : mode == Mode::kCubicAA ? 2 : 3;
+  T support = step >= 1 ? reach * step : reach;
+  T squeeze = step >= 1 ? 1 / step : 1;
+  std::vector<std::vector<T>> weights;
+  std::vector<int64_t> first;
+  size_t most = 1;
+  for (int64_t o = 0; o < out; ++o) {
+    T centre = step * (static_cast<T>(o) + T{0.5});
+    int64_t low = std::max<int64_t>(static_cast<int64_t>(centre - support + T{0.5}), 0);
+    int64_t high = std::min<int64_t>(static_cast<int64_t>(centre + support + T{0.5}), in);
+    std::vector<T> w;
+    T sum = 0;
+    for (int64_t i = low; i < high; ++i) {
+      w.push_back(FilterOf<T>(mode, (static_cast<T>(i) - centre + T{0.5}) * squeeze));
+      sum += w.back();
+    }
+    for (T& v : w) v = sum != 0 ? v / sum : v;
+    most = std::max(most, w.size());
+    first.push_back(low);
+    weights.push_back(std::move(w));
+  }
+  Taps taps{std::vector<std::vector<int64_t>>(most), std::vector<std::vector<double>>(most)};
+  for (size_t o = 0; o < first.size(); ++o) {
+    for (size_t t = 0; t < most; ++t) {
+      auto at = first[o] + static_cast<int64_t>(t);
+      taps.positions[t].push_back(std::min(at, in - 1));
+      taps.weights[t].push_back(t < weights[o].size() ? static_cast<double>(weights[o][t]) : 0);
+    }
+  }
+  return taps;
+}
+
 // T is what PyTorch computes positions and weights in.
 template <typename T>
 Taps TapsOf(Mode mode, int64_t in, int64_t out, bool align_corners, Scale scale) {
   size_t n = mode == Mode::kLinear ? 2 : mode == Mode::kCubic ? 4 : 1;
   Taps taps{std::vector<std::vector<int64_t>>(n), std::vector<std::vector<double>>(n)};
   T step = Step<T>(in, out, align_corners, scale);
+  if (IsAntialiased(mode)) return AntialiasedTaps<T>(mode, in, out, step);
   auto add = [&](size_t tap, int64_t at, T weight) {
     taps.positions[tap].push_back(std::clamp<int64_t>(at, 0, in - 1));
     taps.weights[tap].push_back(static_cast<double>(weight));
@@ -100,7 +159,7 @@ int64_t Repeats(const Taps& taps, int64_t in) {
   return out / in;
 }
 
-Value Resample(Value x, int64_t dim, const Taps& taps) {
+Value ResampleByTaps(Value x, int64_t dim, const Taps& taps) {
   if (int64_t k = Repeats(taps, x.dim(dim))) return RepeatEach(x, dim, k);
   Value sum;
   for (size_t t = 0; t < taps.positions.size(); ++t) {
@@ -114,7 +173,37 @@ Value Resample(Value x, int64_t dim, const Taps& taps) {
   return sum;
 }
 
-// A product with the matrix [out, in] of the weights, which is computed where it is used.
+// The matrix [out, in] of the weights, computed where it is used.
+Value MatrixOf(Builder& b, DType t, const Taps& taps, int64_t in) {
+  const Dims dims{static_cast<int64_t>(taps.positions[0].size()), in};
+  Value column = hlo::Iota(b, {DType::kS64, dims}, 1);
+  Value matrix = hlo::Full(b, {t, dims}, 0);
+  for (size_t k = 0; k < taps.positions.size(); ++k) {
+    Value here = hlo::Eq(AlongDim(Int64s(b, taps.positions[k]), dims, 0), column);
+    Value w = AlongDim(Floats(b, t, taps.weights[k]), dims, 0);
+    matrix = hlo::Add(matrix, Where(here, w, 0));
+  }
+  return matrix;
+}
+
+// x along dim times a dimension of the matrix.
+Value TimesMatrix(Value x, int64_t dim, Value matrix, int64_t contract) {
+  // The new dimension comes last.
+  Dims back = AllBut(x.rank(), x.rank() - 1);
+  back.insert(At(dim), x.rank() - 1);
+  return hlo::Transpose(hlo::DotGeneral(x, matrix, {}, {}, {dim}, {contract}), back);
+}
+
+Value Resample(Value x, int64_t dim, const Taps& taps) {
+  // Many elements each: a product.
+  constexpr size_t kFew = 4;
+  if (taps.positions.size() > kFew) {
+    Value matrix = MatrixOf(x.builder(), x.dtype(), taps, x.dim(dim));
+    return TimesMatrix(x, dim, matrix, 1);
+  }
+  return ResampleByTaps(x, dim, taps);
+}
+
 Value ResampleBack(Value g, int64_t dim, int64_t in, const Taps& taps) {
   if (int64_t k = Repeats(taps, in)) {
     Dims split = g.dims();
@@ -122,19 +211,7 @@ Value ResampleBack(Value g, int64_t dim, int64_t in, const Taps& taps) {
     split.insert(At(dim) + 1, k);
     return Sum(hlo::Reshape(g, split), {dim + 1});
   }
-  Builder& b = g.builder();
-  const Dims matrix{g.dim(dim), in};
-  Value column = hlo::Iota(b, {DType::kS64, matrix}, 1);
-  Value weights = hlo::Full(b, {g.dtype(), matrix}, 0);
-  for (size_t t = 0; t < taps.positions.size(); ++t) {
-    Value here = hlo::Eq(AlongDim(Int64s(b, taps.positions[t]), matrix, 0), column);
-    Value w = AlongDim(Floats(b, g.dtype(), taps.weights[t]), matrix, 0);
-    weights = hlo::Add(weights, Where(here, w, 0));
-  }
-  // The new dimension comes last.
-  Dims back = AllBut(g.rank(), g.rank() - 1);
-  back.insert(At(dim), g.rank() - 1);
-  return hlo::Transpose(hlo::DotGeneral(g, weights, {}, {}, {dim}, {0}), back);
+  return TimesMatrix(g, dim, MatrixOf(g.builder(), g.dtype(), taps, in), 0);
 }
 
 // The arguments after the sizes: align_corners where the schema has it, then a scale for each
@@ -228,6 +305,12 @@ XLA_OPS(m) {
                Scale>(m);
   RegisterPair<op::upsample_trilinear3d, op::upsample_trilinear3d_backward, kLinear, bool, Scale,
                Scale, Scale>(m);
+  RegisterPair<op::_upsample_bilinear2d_aa, op::_upsample_bilinear2d_aa_backward, Mode::kLinearAA,
+               bool, Scale, Scale>(m);
+  RegisterPair<op::_upsample_bicubic2d_aa, op::_upsample_bicubic2d_aa_backward, Mode::kCubicAA,
+               bool, Scale, Scale>(m);
+  RegisterPair<op::_upsample_lanczos2d_aa, op::_upsample_lanczos2d_aa_backward, Mode::kLanczosAA,
+               bool, Scale, Scale>(m);
   RegisterPair<op::upsample_bicubic2d, op::upsample_bicubic2d_backward, Mode::kCubic, bool, Scale,
                Scale>(m);
 }

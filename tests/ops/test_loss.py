@@ -108,6 +108,81 @@ def test_multi_margin(p, reduction):
     check(run, floats(3, 4))
 
 
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_multilabel_margin(reduction):
+    target = torch.tensor([[3, 0, -1, 1], [-1, 2, 2, 0], [1, 1, 2, 3]])
+
+    def run(x):
+        return F.multilabel_margin_loss(x, target.to(x.device), reduction=reduction)
+
+    check(run, floats(3, 4))
+    check(lambda x: F.multilabel_margin_loss(x, target[0].to(x.device)), floats(4))
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [True, False])
+def test_cross_entropy_of_no_rows(weighted, reduction):
+    def run(x):
+        t = torch.zeros(0, dtype=torch.int64, device=x.device)
+        w = torch.ones(4, device=x.device) if weighted else None
+        return F.cross_entropy(x, t, w, reduction=reduction)
+
+    check(run, torch.zeros(0, 4))
+    check(
+        lambda x: F.cross_entropy(x, torch.zeros(0, 2, 2, dtype=torch.int64, device=x.device)),
+        torch.zeros(0, 4, 2, 2),
+    )
+
+
+# ---- CTC: 6 time steps, 3 rows, 5 classes.
+
+CTC = {
+    "padded": ([[1, 2, 2], [3, 4, 1], [2, 1, 3]], [6, 5, 6], [3, 2, 1]),
+    "concatenated": ([1, 2, 2, 3, 4, 2], [6, 5, 6], [3, 2, 1]),
+    "nothing": ([[1, 2, 2], [3, 4, 1], [2, 1, 3]], [6, 5, 6], [3, 0, 1]),
+    "impossible": ([[1, 2, 2], [3, 4, 1], [2, 1, 3]], [3, 5, 1], [3, 2, 1]),
+    "no_time": ([[1, 2, 2], [3, 4, 1], [2, 1, 3]], [6, 0, 0], [3, 0, 2]),
+}
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("name", CTC)
+def test_ctc(name, reduction):
+    targets, inputs, lengths = CTC[name]
+    zero = name in ("impossible", "no_time")
+
+    def run(x):
+        t = torch.tensor(targets, device=x.device)
+        logs = x.log_softmax(-1)
+        options = {"blank": 0, "reduction": reduction, "zero_infinity": zero}
+        return F.ctc_loss(logs, t, tuple(inputs), tuple(lengths), **options)
+
+    check(run, floats(6, 3, 5), rtol=1e-4, atol=1e-5)
+    if not zero:
+        check(run, floats(6, 3, 5, dtype=torch.float64))
+
+    def run_tensors(x):
+        t = torch.tensor(targets, device=x.device)
+        n, m = torch.tensor(inputs, device=x.device), torch.tensor(lengths, device=x.device)
+        return F.ctc_loss(x.log_softmax(-1), t, n, m, reduction=reduction, zero_infinity=zero)
+
+    check(run_tensors, floats(6, 3, 5), rtol=1e-4, atol=1e-5)
+
+
+def test_ctc_of_one_row_and_infinite():
+    def run(x):
+        t = torch.tensor([1, 2], device=x.device)
+        return F.ctc_loss(x.log_softmax(-1), t, torch.tensor(6), torch.tensor(2), blank=4)
+
+    check(run, floats(6, 5), rtol=1e-4, atol=1e-5)
+    check(
+        lambda x: F.ctc_loss(
+            x.log_softmax(-1), torch.tensor([[1, 1]], device=x.device), (2,), (2,), reduction="sum"
+        ),
+        floats(2, 1, 5),
+    )
+
+
 OTHERS = {
     "gaussian_nll": lambda x, t: F.gaussian_nll_loss(x, t, torch.ones_like(x)),
     "margin_ranking": lambda x, t: F.margin_ranking_loss(x, t, torch.ones_like(x)),
@@ -130,6 +205,10 @@ ERRORS = {
     "beta": lambda x, t: F.smooth_l1_loss(x, x, beta=-1.0),
     "delta": lambda x, t: F.huber_loss(x, x, delta=0.0),
     "margin_p": lambda x, t: F.multi_margin_loss(x, t, 3),
+    "multilabel_sizes": lambda x, t: F.multilabel_margin_loss(x, t),
+    "ctc_blank": lambda x, t: F.ctc_loss(x[:, None], t[None], (3,), (1,), blank=7),
+    "ctc_inputs": lambda x, t: F.ctc_loss(x[:, None], t[None], (9,), (1,)),
+    "ctc_rows": lambda x, t: F.ctc_loss(x[:, None], t[None], (3, 3), (1,)),
 }
 
 

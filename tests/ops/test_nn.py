@@ -170,6 +170,9 @@ POOLS = {
     "adaptive_max1d": (lambda x: F.adaptive_max_pool1d(x, 4, return_indices=True), (2, 3, 9)),
     "adaptive_max2d": (lambda x: F.adaptive_max_pool2d(x, (3, 5), True), (2, 3, 8, 9)),
     "adaptive_max3d": (lambda x: F.adaptive_max_pool3d(x, 2, True), (2, 3, 4, 5, 6)),
+    "lp1d": (lambda x: F.lp_pool1d(x.abs(), 2, 3, 2), (2, 3, 9)),
+    "lp2d": (lambda x: F.lp_pool2d(x.abs(), 2, 3, 2, ceil_mode=True), (2, 3, 8, 9)),
+    "lp3d": (lambda x: F.lp_pool3d(x.abs(), 2, 2), (2, 3, 4, 5, 6)),
 }
 
 
@@ -195,6 +198,50 @@ def test_half_pool(name):
     check(fn, floats(*shape, dtype=torch.bfloat16))
 
 
+FRACTIONAL = {
+    "2d": (F.fractional_max_pool2d, (2, 3, 9, 10), {"kernel_size": 2, "output_size": (4, 5)}),
+    "2d_ratio": (
+        F.fractional_max_pool2d,
+        (3, 9, 10),
+        {"kernel_size": (3, 2), "output_ratio": (0.6, 0.5)},
+    ),
+    "2d_one": (F.fractional_max_pool2d, (2, 3, 5, 6), {"kernel_size": 3, "output_size": (1, 3)}),
+    "3d": (F.fractional_max_pool3d, (2, 3, 5, 6, 7), {"kernel_size": 2, "output_size": (2, 3, 4)}),
+}
+
+
+@pytest.mark.parametrize("name", FRACTIONAL)
+def test_fractional_pool(name):
+    fn, shape, options = FRACTIONAL[name]
+    rank = 2 if name.startswith("2d") else 3
+    samples = floats(shape[0] if len(shape) == rank + 2 else 1, 3, rank, low=0, high=1)
+
+    def run(x):
+        drawn = samples.to(x.device)
+        return fn(x, **options, _random_samples=drawn, return_indices=True)
+
+    check(run, floats(*shape))
+    x = floats(*shape).round()
+    x.view(-1)[::7] = torch.nan
+    check(run, x)
+
+
+UNPOOLS = {
+    "1d": (F.max_pool1d, F.max_unpool1d, (2, 3, 8)),
+    "2d": (F.max_pool2d, F.max_unpool2d, (2, 3, 8, 6)),
+    "2d_unbatched": (F.max_pool2d, F.max_unpool2d, (3, 8, 6)),
+    "3d": (F.max_pool3d, F.max_unpool3d, (2, 3, 4, 6, 4)),
+}
+
+
+@pytest.mark.parametrize("name", UNPOOLS)
+def test_unpool(name):
+    pool, unpool, shape = UNPOOLS[name]
+    check(lambda x: unpool(*pool(x, 2, return_indices=True), 2), floats(*shape))
+    size = tuple(n + 1 for n in shape[-int(name[0]) :])
+    check(lambda x: unpool(*pool(x, 2, return_indices=True), 2, output_size=size), floats(*shape))
+
+
 # ---- Padding, blocks, resampling.
 
 PADS = {
@@ -206,7 +253,10 @@ PADS = {
     "replicate1d": ((1, 5), "replicate", (2, 3, 4)),
     "replicate2d": ((1, 2, 5, 0), "replicate", (3, 4, 5)),
     "replicate3d": ((1, 0, 2, 1, 1, 1), "replicate", (1, 2, 3, 4, 5)),
+    "reflect_negative": ((-1, 2, 2, -1), "reflect", (2, 3, 4, 5)),
+    "circular1d": ((3, 4), "circular", (2, 3, 4)),
     "circular": ((1, 2, 2, 0), "circular", (2, 3, 4, 5)),
+    "circular3d": ((1, 2, 2, 0, 1, 1), "circular", (1, 2, 3, 4, 5)),
 }
 
 
@@ -247,6 +297,15 @@ RESAMPLED = [
     ("bilinear", (2, 3, 4, 5), {"size": (7, 3), "align_corners": True}),
     ("trilinear", (1, 2, 3, 4, 2), {"size": (4, 6, 3)}),
     ("bicubic", (2, 3, 4, 5), {"size": (7, 4)}),
+    ("nearest-exact", (2, 3, 5), {"scale_factor": 1.7}),
+    ("nearest-exact", (1, 2, 3, 4, 2), {"size": (4, 6, 3)}),
+    ("area", (2, 3, 8, 9), {"size": (3, 4)}),
+    ("bilinear", (2, 3, 9, 8), {"size": (4, 3), "antialias": True}),
+    ("bilinear", (2, 3, 4, 5), {"size": (7, 9), "antialias": True}),
+    ("bilinear", (2, 3, 19, 18), {"scale_factor": 0.3, "antialias": True}),
+    ("bicubic", (2, 3, 9, 8), {"size": (4, 3), "antialias": True}),
+    ("bicubic", (2, 3, 4, 5), {"size": (7, 9), "antialias": True, "align_corners": True}),
+    ("lanczos", (2, 3, 9, 8), {"size": (4, 3), "antialias": True}),
 ]
 
 
@@ -255,7 +314,216 @@ def test_interpolate(mode, shape, options):
     check(lambda x: F.interpolate(x, mode=mode, **options), floats(*shape), rtol=1e-4, atol=1e-4)
 
 
+# ---- Grids.
+
+
+@pytest.mark.parametrize("align", [True, False])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_grid_sample(mode, padding, align):
+    def run(x, grid):
+        return F.grid_sample(x, grid, mode, padding, align)
+
+    # Far outside, too.
+    close = {"rtol": 1e-3, "atol": 1e-4}
+    check(run, floats(2, 3, 4, 5), floats(2, 3, 6, 2, low=-2, high=2), **close)
+    check(run, floats(2, 3, 1, 5), floats(2, 3, 6, 2, low=-0.9, high=0.9), **close)
+    if mode != "bicubic":
+        check(run, floats(2, 3, 4, 5, 3), floats(2, 2, 3, 2, 3, low=-2, high=2), **close)
+
+
+def test_spatial_transformer():
+    def run(x, theta):
+        grid = F.affine_grid(theta, list(x.shape), align_corners=False)
+        return F.grid_sample(x, grid, align_corners=False)
+
+    check(run, floats(2, 3, 5, 4), floats(2, 2, 3, low=-1, high=1), rtol=1e-3, atol=1e-4)
+    check(
+        lambda x, t: F.grid_sample(x, F.affine_grid(t, list(x.shape)), align_corners=False),
+        floats(1, 2, 3, 4, 5),
+        floats(1, 3, 4, low=-1, high=1),
+        rtol=1e-3,
+        atol=1e-4,
+    )
+
+
+# ---- Other norms.
+
+NORMS = {
+    "local_response": (lambda x: F.local_response_norm(x, 3, 1e-2), (2, 5, 4, 3)),
+    "rms": (lambda x: F.rms_norm(x, (4, 3), eps=1e-3), (2, 5, 4, 3)),
+    "normalize": (lambda x: F.normalize(x, dim=1), (2, 5, 3)),
+    "instance": (lambda x: F.instance_norm(x), (2, 3, 4, 5)),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms(name):
+    fn, shape = NORMS[name]
+    check(fn, floats(*shape), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, None])
+def test_weight_norm(dim):
+    size = {0: (4, 1, 1), 1: (1, 3, 1), 2: (1, 1, 2), None: ()}[dim]
+    check(
+        lambda v, g: (
+            torch._weight_norm(v, g, -1 if dim is None else dim)
+            if dim is not None
+            else v * (g / v.norm())
+        ),
+        floats(4, 3, 2),
+        floats(*size),
+        rtol=1e-4,
+    )
+
+
+def test_glu_second_derivatives():
+    def jvp(x, dx):
+        return torch.func.jvp(lambda v: F.glu(v, 1), (x,), (dx,))
+
+    def of_gradient(x, dx):
+        return torch.func.jvp(torch.func.grad(lambda v: F.glu(v, 1).square().sum()), (x,), (dx,))
+
+    check(jvp, floats(3, 4), floats(3, 4, low=-1), grad=False)
+    check(of_gradient, floats(3, 4), floats(3, 4, low=-1), grad=False)
+
+
+# ---- Embeddings.
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 2])
+@pytest.mark.parametrize("last", [True, False])
+def test_embedding_bag(mode, padding, last):
+    # Each index as often as the others: the CPU divides by the count of another one.
+    indices, offsets = torch.tensor([1, 2, 4, 2, 0, 1, 4, 0]), torch.tensor([0, 3, 3, 6, 8])
+    frequent = mode != "max"
+
+    def run(w):
+        i, o = indices.to(w.device), offsets.to(w.device)
+        options = {"mode": mode, "padding_idx": padding, "include_last_offset": last}
+        return (
+            F.embedding_bag(i, w, o, **options),
+            F.embedding_bag(i, w, o.int().long(), scale_grad_by_freq=frequent, **options),
+            F.embedding_bag(i[:6].view(2, 3), w, mode=mode, padding_idx=padding),
+        )
+
+    check(run, floats(5, 3))
+    check(run, floats(5, 3, dtype=torch.bfloat16), rtol=3e-2, atol=3e-2)
+
+
+def test_embedding_bag_with_weights_and_of_nothing():
+    indices, offsets = torch.tensor([1, 2, 4, 2, 0]), torch.tensor([0, 2, 2])
+
+    def run(w, each):
+        i, o = indices.to(w.device), offsets.to(w.device)
+        return (
+            F.embedding_bag(i, w, o, mode="sum", per_sample_weights=each),
+            F.embedding_bag(i, w, o, mode="sum", per_sample_weights=each, padding_idx=2),
+        )
+
+    check(run, floats(5, 3), floats(5))
+    check(
+        lambda w: F.embedding_bag(
+            torch.zeros(0, dtype=torch.int64, device=w.device),
+            w,
+            torch.zeros(2, dtype=torch.int64, device=w.device),
+        ),
+        floats(5, 3),
+    )
+    with pytest.raises(RuntimeError):
+        F.embedding_bag(to_xla(indices).float(), to_xla(floats(5, 3)), to_xla(offsets))
+
+
+@pytest.mark.parametrize("p", [2.0, 1.0, 3.0, float("inf")])
+def test_embedding_with_largest_norm(p):
+    def run(w):
+        w = w.clone()
+        i = torch.tensor([[1, 2], [4, 1]], device=w.device)
+        return F.embedding(i, w, max_norm=1.5, norm_type=p), w
+
+    check(run, floats(5, 3), grad=False)
+
+
 # ---- Attention.
+
+
+@pytest.mark.parametrize("mask", [None, "causal", "padding", "whole"])
+def test_kernels_of_evaluation(mask):
+    torch.manual_seed(0)
+    attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    w = [p.detach() for p in attention.parameters()]
+    masks = {
+        None: (None, None),
+        "causal": (torch.ones(5, 5).triu(1).bool(), 0),
+        "padding": (torch.arange(5) >= torch.tensor([[5], [3], [4]]), 1),
+        "whole": (torch.ones(3, 2, 5, 5).triu(1).bool(), 2),
+    }
+    m, kind = masks[mask]
+
+    def run(x, *w):
+        own = None if m is None else m.to(x.device)
+        return torch._native_multi_head_attention(
+            x, x, x, 8, 2, *w, own, need_weights=True, average_attn_weights=True, mask_type=kind
+        )
+
+    check(run, floats(3, 5, 8), *w, grad=False, rtol=1e-4, atol=1e-5)
+
+    def layer(x, *w):
+        own = None if m is None else m.to(x.device)
+        ones, ffn = x.new_ones(8), x.new_ones(8, 8) / 8
+        return [
+            torch._transformer_encoder_layer_fwd(
+                x, 8, 2, *w, gelu, first, 1e-5, ones, ones, ones, ones, ffn, ones, ffn, ones,
+                own, kind,
+            )
+            for gelu, first in ((True, False), (False, True))
+        ]  # fmt: skip
+
+    check(layer, floats(3, 5, 8), *w, grad=False, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["self", "cross", "separate", "masked", "weights"])
+@pytest.mark.parametrize("training", [True, False])
+def test_multihead_attention(form, training):
+    torch.manual_seed(0)
+    separate = {"kdim": 6, "vdim": 4} if form == "separate" else {}
+    cpu = torch.nn.MultiheadAttention(8, 2, bias=form != "cross", batch_first=True, **separate)
+    xla = torch.nn.MultiheadAttention(8, 2, bias=form != "cross", batch_first=True, **separate)
+    xla.load_state_dict(cpu.state_dict())
+    xla.to("xla:0")
+    for m in (cpu, xla):
+        m.train(training)
+    x, y = floats(3, 5, 8), floats(3, 6, 8)
+    key, value = {
+        "separate": (floats(3, 6, 6), floats(3, 6, 4)),
+        "cross": (y, y),
+    }.get(form, (x, x))
+    options = {"need_weights": form == "weights"}
+    if form == "masked":
+        options["key_padding_mask"] = torch.arange(5) >= torch.tensor([[5], [3], [4]])
+        options["attn_mask"] = torch.ones(5, 5).triu(1).bool()
+
+    def run(module):
+        def fn(q, k, v):
+            moved = {
+                n: o.to(q.device) if isinstance(o, torch.Tensor) else o for n, o in options.items()
+            }
+            return module(q, k, v, **moved)
+
+        return fn
+
+    modules = {"cpu": run(cpu), "xla": run(xla)}
+    check(lambda q, k, v: modules[q.device.type](q, k, v), x, key, value, rtol=1e-4, atol=1e-5)
+
+
+def test_grouped_heads_and_scale():
+    q, k, v = floats(2, 6, 5, 4), floats(2, 2, 7, 4), floats(2, 2, 7, 4)
+    check(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=0.3),
+        q, k, v, rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("causal", [True, False])
