@@ -11,6 +11,7 @@
 #include "aten/dtype_map.h"
 #include "aten/host_copy.h"
 #include "aten/ops_util.h"
+#include "base/error.h"
 #include "hlo/movement.h"
 #include "lazy/executor.h"
 
@@ -108,7 +109,12 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
     t = at::empty(t.sizes(), at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU));
     to.push_back(t.mutable_data_ptr());
   }
-  if (!from.empty()) lazy::ToHost(from, to, shared);
+  try {
+    if (!from.empty()) lazy::ToHost(from, to, shared);
+  } catch (const Error& e) {
+    TORCH_CHECK_WITH(OutOfMemoryError, e.code() != Code::kResourceExhausted, e.what());
+    throw;
+  }
   return out;
 }
 

@@ -2,6 +2,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dirent.h>
 
+#include <exception>
+
 #include "aten/device.h"
 #include "base/error.h"
 #include "base/flags.h"
@@ -37,7 +39,7 @@ int ExpectedDeviceCount() {
       return static_cast<int>(flags::GetInt(flags::Flag::kGpuNumDevices));
     }
     return std::max({1, cpu, VisibleGpus()});
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return 1;  // what is wrong with the environment is said when the client is made
   }
 }

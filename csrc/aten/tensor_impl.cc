@@ -10,17 +10,30 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::XLA);
 
+// No process can address so much: PyTorch's allocators refuse it at the call, and so do we. A view
+// needs no memory.
+void CheckAddressable(const lazy::Tensor& tensor, const Shape& shape) {
+  auto bytes = static_cast<double>(ByteSize(shape.dtype));
+  for (int64_t d : shape.dims) bytes *= static_cast<double>(d);
+  if (bytes < 0x1p47 || tensor.is_view()) [[likely]]
+    return;
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "XLA out of memory. Tried to allocate ",
+                   bytes / 0x1p30, " GiB for ", ToString(shape.dims));
+}
+
 }  // namespace
 
 XLATensorImpl::XLATensorImpl(lazy::Tensor tensor, const Shape& shape)
     : TensorImpl(kKeys, c10::scalarTypeToTypeMeta(ToScalarType(shape.dtype)),
                  c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(tensor.device()))),
       tensor_(std::move(tensor)) {
+  CheckAddressable(tensor_, shape);
   set_storage_access_should_throw();
   set_sizes_contiguous(c10::IntArrayRef(shape.dims.data(), shape.dims.size()));
 }
 
 void XLATensorImpl::Rebind(lazy::Tensor tensor, const Shape& shape) {
+  CheckAddressable(tensor, shape);
   tensor_ = std::move(tensor);
   data_type_ = c10::scalarTypeToTypeMeta(ToScalarType(shape.dtype));
   device_opt_ = c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(tensor_.device()));

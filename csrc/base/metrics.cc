@@ -19,11 +19,12 @@ class Metric {
   void Add(double value) {
     double now =
         std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    const size_t limit = MaxSamples();  // may log the first time: not under the lock
     std::lock_guard<std::mutex> lock(mutex_);
     ++total_;
     accumulator_ += value;
     samples_.emplace_back(now, value);
-    if (samples_.size() > MaxSamples()) samples_.pop_front();
+    if (samples_.size() > limit) samples_.pop_front();
   }
 
   Data data() const {

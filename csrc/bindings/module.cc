@@ -14,7 +14,7 @@ PyObject* PythonType(Code code) {
     case Code::kInvalidArgument: return PyExc_ValueError;
     case Code::kUnimplemented: return PyExc_NotImplementedError;
     case Code::kOutOfRange: return PyExc_IndexError;
-    case Code::kResourceExhausted: return PyExc_MemoryError;
+    case Code::kResourceExhausted: return THPException_OutOfMemoryError;
     case Code::kDeadlineExceeded: return PyExc_TimeoutError;
     default: return PyExc_RuntimeError;
   }
@@ -32,6 +32,8 @@ PYBIND11_MODULE(_XLAC, m) {
       PyErr_SetNone(PyExc_KeyboardInterrupt);
     } catch (const Error& e) {
       PyErr_SetString(PythonType(e.code()), e.what());
+    } catch (const c10::OutOfMemoryError& e) {
+      PyErr_SetString(THPException_OutOfMemoryError, e.what_without_backtrace());
     } catch (const c10::IndexError& e) {
       PyErr_SetString(PyExc_IndexError, e.what_without_backtrace());
     } catch (const c10::Error& e) {

@@ -133,7 +133,7 @@ void InitRuntime(py::module_& m) {
   m.def("_xla_initialize", [] {
     SetInterruptCheck(CheckSignals);
     PySys_AddAuditHook(WatchEnvironment, nullptr);
-    if (flags::GetBool(flags::Flag::kIrDebug)) ir::SetLineSource(PythonLine);
+    ir::SetLineSource(PythonLine, flags::GetBool(flags::Flag::kIrDebug));
     Initialize();
   });
   m.def("_xla_shutdown", &lazy::Runtime::Shutdown, NoGil());

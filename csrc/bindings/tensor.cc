@@ -23,7 +23,14 @@ void InitTensor(py::module_& m) {
   m.def(
       "_xla_get_tensor_id", [](const at::Tensor& t) { return Unwrap(t).alias_id(); },
       py::arg("tensor"));
-  m.def("_xla_sync", &lazy::Sync, py::arg("device"), py::arg("wait") = false, NoGil());
+  m.def(
+      "_xla_sync",
+      [](int device, bool wait) {
+        const ir::SourceLine* line = ir::CurrentLine();
+        py::gil_scoped_release release;
+        lazy::Sync(device, wait, line);
+      },
+      py::arg("device"), py::arg("wait") = false);
   m.def("_xla_wait_device_ops", &lazy::WaitDeviceOps, py::arg("device"), NoGil());
   m.def(
       "_xla_materialize",

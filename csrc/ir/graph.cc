@@ -85,7 +85,7 @@ Graph Collect(std::vector<Value> roots) {
   return g;
 }
 
-Lowered Lower(const Graph& g) {
+Lowered Lower(const Graph& g, std::span<const Donor> donors) {
   Lowered out;
   hlo::Builder b("graph_" + ToString(g.hash).substr(0, 12));
   std::vector<std::vector<hlo::Value>> values(g.nodes.size());
@@ -99,8 +99,10 @@ Lowered Lower(const Graph& g) {
       lane += static_cast<int64_t>(s->words().size());
     }
   }
-  for (const Node* d : g.data) {
-    values[d->mark.ordinal] = {b.Parameter(d->shape())};
+  for (size_t i = 0; i < g.data.size(); ++i) {
+    const Node* d = g.data[i];
+    Donor donor = donors.empty() ? Donor{} : donors[i];
+    values[d->mark.ordinal] = {b.Parameter(d->shape(), donor.any, donor.output)};
     out.parameters.push_back(d->shape());
   }
   std::vector<hlo::Value> operands;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,9 +35,15 @@ struct Lowered {
   std::vector<Shape> results;
 };
 
+// What a data leaf's parameter may do with its memory when it dies with the launch.
+struct Donor {
+  std::optional<int> output;  // give it to this result
+  bool any = false;           // or to whichever result the compiler finds
+};
+
 // Parameters: s64[num_lanes] when there are scalars, then the data leaves. Must follow Collect
-// under the same lock.
-Lowered Lower(const Graph& graph);
+// under the same lock. `donors`: per data leaf, or none.
+Lowered Lower(const Graph& graph, std::span<const Donor> donors = {});
 
 // One line per node: "%3 = f32[2,3] aten::add.Tensor(%0, %1, %2) attrs=[...]".
 std::string Dump(const Graph& graph);

@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kMaxOperands = UINT16_MAX;
 
 std::atomic<LineSource> line_source{nullptr};
+std::atomic<LineSource> node_line_source{nullptr};
 
 const OpDef& DataOp() {
   static const OpDef op("xla::device_data", nullptr, OpKind::kData);
@@ -39,7 +40,15 @@ std::string CounterName(std::string_view name) {
 
 }  // namespace
 
-void SetLineSource(LineSource source) { line_source.store(source); }
+void SetLineSource(LineSource source, bool every_node) {
+  line_source.store(source);
+  node_line_source.store(every_node ? source : nullptr);
+}
+
+const SourceLine* CurrentLine() {
+  LineSource source = line_source.load();
+  return source != nullptr ? source() : nullptr;
+}
 
 OpDef::OpDef(const char* name, LowerFn lower, OpKind kind)
     : name_(name),
@@ -72,7 +81,15 @@ Ref<Node> Node::Make(const OpDef& op, std::span<Value> operands, std::span<const
   for (size_t i = 1; i < shapes.size(); ++i) new (shape++) Shape(shapes[i]);
   if (!words.empty()) std::memcpy(n->words_begin(), words.data(), words.size_bytes());
   n->ComputeHash();
-  if (LineSource source = line_source.load(std::memory_order_relaxed)) n->line_ = source();
+  if (op.kind() == OpKind::kOp) {
+    n->recorder_ = ThisRecorder();
+    if (n->recorder_ == kNobody) [[unlikely]] {
+      for (const Value& v : n->operands()) {
+        if (n->recorder_ == kNobody) n->recorder_ = v.node->recorder_;
+      }
+    }
+    if (LineSource source = node_line_source.load(std::memory_order_relaxed)) n->line_ = source();
+  }
   return Ref<Node>::Adopt(n);
 }
 

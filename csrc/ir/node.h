@@ -18,6 +18,7 @@
 #include "base/ref.h"
 #include "base/shape.h"
 #include "hlo/builder.h"
+#include "ir/recorder.h"
 
 namespace torch_xla::ir {
 
@@ -100,6 +101,8 @@ class Node {
   const Hash& hash() const { return hash_; }
   Payload* payload() const { return payload_.get(); }
   const SourceLine* line() const { return line_; }
+  // Whose step it is part of; kNobody for leaves.
+  RecorderId recorder() const { return recorder_; }
   uint32_t use_count() const { return refs_.load(std::memory_order_acquire); }
 
   // Turns a single-output node into a kData leaf, letting go of its operands: whoever refers to it
@@ -137,6 +140,7 @@ class Node {
   uint16_t num_operands_ = 0;
   uint16_t operand_slots_ = 0;  // as allocated; BecomeData leaves them empty
   uint16_t num_outputs_ = 1;
+  RecorderId recorder_ = kNobody;
   uint32_t num_words_ = 0;
   std::atomic<const OpDef*> op_{nullptr};  // BecomeData: after the payload, for other threads
   Hash hash_;
@@ -148,9 +152,11 @@ class Node {
 
 inline const Shape& Value::shape() const { return node->shape(index); }
 
-// Called for each new node when set; returns an interned line or null. The bindings register one
-// that asks Python (XLA_IR_DEBUG=1).
+// Returns an interned line or null. The bindings register one that asks Python; it is called for
+// each new node when `every_node` is set (XLA_IR_DEBUG=1), else by CurrentLine alone.
 using LineSource = const SourceLine* (*)();
-void SetLineSource(LineSource source);
+void SetLineSource(LineSource source, bool every_node);
+// Where the calling thread is in the user's program; null without a source.
+const SourceLine* CurrentLine();
 
 }  // namespace torch_xla::ir

@@ -43,52 +43,85 @@ CompileCache& CompileCache::Global() {
   return *cache;
 }
 
-std::shared_ptr<Program> CompileCache::GetOrCompile(const Hash& hash,
-                                                    const std::function<std::string()>& module,
-                                                    const pjrt::CompileOptions& options) {
-  static metrics::Counter* cached = metrics::GetCounter("CachedCompile");
-  static metrics::Counter* uncached = metrics::GetCounter("UncachedCompile");
+// On the compilation's own thread.
+void Program::Compile(pjrt::Client& client, const std::string& module,
+                      const pjrt::CompileOptions& options) {
   static metrics::Metric* compile_time = metrics::GetMetric("CompileTime");
+  pjrt::ExecutablePtr executable;
+  Status error;
+  try {
+    metrics::Timed timed(compile_time);
+    executable = client.Compile(module, options);
+    donatable_ = executable->donatable();
+    memory_ = executable->memory();
+  } catch (const Error& e) {
+    error = {e.code(), e.what()};
+  } catch (const std::exception& e) {
+    error = {Code::kInternal, e.what()};
+  }
+  Done(std::move(executable), std::move(error));
+}
+
+void Program::Done(pjrt::ExecutablePtr executable, Status error) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  executable_ = std::move(executable);
+  error_ = std::move(error);
+  done_ = true;
+  done_cv_.notify_all();
+}
+
+std::pair<std::shared_ptr<Program>, bool> CompileCache::FindOrAdd(const Hash& hash) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto it = by_hash_.find(hash);
   if (it != by_hash_.end()) {
     if (!it->second->program->failed()) {
-      cached->Add();
       used_.splice(used_.begin(), used_, it->second);
-      return it->second->program;
+      return {it->second->program, false};
     }
     used_.erase(it->second);
     by_hash_.erase(it);
   }
-  Runtime& runtime = Runtime::Get();
   auto program = std::make_shared<Program>();
-  std::string text = module();
-  uncached->Add();
-  Runtime::CompileStarted();
-  std::thread([&client = runtime.client(), program, text = std::move(text), options] {
-    pjrt::ExecutablePtr executable;
-    Status error;
-    try {
-      metrics::Timed timed(compile_time);
-      executable = client.Compile(text, options);
-    } catch (const Error& e) {
-      error = {e.code(), e.what()};
-    } catch (const std::exception& e) {
-      error = {Code::kInternal, e.what()};
-    }
-    Runtime::CompileDone();
-    std::lock_guard<std::mutex> done(program->mutex_);
-    program->executable_ = std::move(executable);
-    program->error_ = std::move(error);
-    program->done_ = true;
-    program->done_cv_.notify_all();
-  }).detach();
   used_.push_front({hash, program});
   by_hash_[hash] = used_.begin();
   auto limit = static_cast<size_t>(flags::GetInt(flags::Flag::kCompilationCacheSize));
   while (used_.size() > std::max<size_t>(limit, 1)) {
     by_hash_.erase(used_.back().hash);
     used_.pop_back();
+  }
+  return {program, true};
+}
+
+std::shared_ptr<Program> CompileCache::GetOrCompile(const Hash& hash,
+                                                    const std::function<Source()>& source,
+                                                    const pjrt::CompileOptions& options) {
+  static metrics::Counter* cached = metrics::GetCounter("CachedCompile");
+  static metrics::Counter* uncached = metrics::GetCounter("UncachedCompile");
+  Runtime& runtime = Runtime::Get();
+  auto [program, is_new] = FindOrAdd(hash);
+  if (!is_new) {
+    cached->Add();
+    return program;
+  }
+  uncached->Add();
+  try {
+    Source s = source();
+    program->flow_ = std::move(s.flow);
+    program->operators_ = std::move(s.operators);
+    // Counted while the thread lives, also when it cannot be started.
+    std::shared_ptr<void> running((Runtime::CompileStarted(), nullptr),
+                                  [](void*) { Runtime::CompileDone(); });
+    std::thread([&client = runtime.client(), program = program, module = std::move(s.module),
+                 options, running = std::move(running)]() mutable {
+      program->Compile(client, module, options);
+      running = nullptr;
+    }).detach();
+  } catch (const Error& e) {
+    program->Done(nullptr, {e.code(), e.what()});
+    throw;
+  } catch (const std::exception& e) {
+    program->Done(nullptr, {Code::kInternal, e.what()});
+    throw;
   }
   return program;
 }

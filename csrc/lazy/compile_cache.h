@@ -6,14 +6,25 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "ir/donation.h"
 #include "pjrt/client.h"
 
 namespace torch_xla::lazy {
+
+// What the compiler gets, and what is kept of the graph beside the program.
+struct Source {
+  std::string module;  // StableHLO text
+  ir::Flow flow;
+  std::string operators;  // summary for messages
+};
 
 // One program, compiled or about to be.
 class Program {
@@ -22,9 +33,22 @@ class Program {
   // compiler's error.
   pjrt::Executable& Get();
   bool failed();
+  // Of a program that Get returned.
+  const ir::Flow& flow() const { return flow_; }
+  const std::string& operators() const { return operators_; }
+  const std::vector<bool>& donatable() const { return donatable_; }
+  const std::optional<pjrt::Executable::Memory>& memory() const { return memory_; }
 
  private:
   friend class CompileCache;
+  void Compile(pjrt::Client& client, const std::string& module,
+               const pjrt::CompileOptions& options);
+  void Done(pjrt::ExecutablePtr executable, Status error);
+
+  ir::Flow flow_;
+  std::string operators_;
+  std::vector<bool> donatable_;
+  std::optional<pjrt::Executable::Memory> memory_;
   std::mutex mutex_;
   std::condition_variable done_cv_;
   bool done_ = false;
@@ -36,15 +60,17 @@ class CompileCache {
  public:
   static CompileCache& Global();
 
-  // The program of that hash. On a miss `module` is called once for its StableHLO text, on the
-  // caller's thread, and the compilation starts on a thread of its own; others who ask meanwhile
-  // get the same program. One that failed is forgotten, so that the next request tries again.
-  std::shared_ptr<Program> GetOrCompile(const Hash& hash,
-                                        const std::function<std::string()>& module,
+  // The program of that hash. On a miss `source` is called once, on the caller's thread, and the
+  // compilation starts on a thread of its own; others who ask meanwhile get the same program and
+  // wait in its Get. One that failed is forgotten, so that the next request tries again.
+  std::shared_ptr<Program> GetOrCompile(const Hash& hash, const std::function<Source()>& source,
                                         const pjrt::CompileOptions& options);
   size_t size();
 
  private:
+  // The program, and whether it is new.
+  std::pair<std::shared_ptr<Program>, bool> FindOrAdd(const Hash& hash);
+
   std::mutex mutex_;
   struct Entry {
     Hash hash;

@@ -1,22 +1,32 @@
 #include "lazy/executor.h"
 
 #include <chrono>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/metrics.h"
 #include "base/wait.h"
+#include "ir/donation.h"
 #include "ir/graph.h"
 #include "lazy/compile_cache.h"
+#include "lazy/launch.h"
 #include "lazy/runtime.h"
+#include "lazy/threads.h"
 
 namespace torch_xla::lazy {
 namespace {
 
 constexpr int kRunAhead = 2;  // steps that may be unfinished when the next one is launched
+
+// Of cached views: those of others stay, since they would record them again in a second node.
+bool MineOrNobodys(ir::RecorderId id) {
+  return id == ir::kNobody || id == ir::ThisRecorder() || !ir::RecorderOf(id).alive;
+}
 
 // Held while a graph is collected, compiled and launched: node marks and the order of launches
 // depend on it. A mutex that can be interrupted, since compiling may take minutes.
@@ -38,12 +48,14 @@ class GraphLock {
   GraphLock& operator=(const GraphLock&) = delete;
 
   GraphCosts& costs() { return state_.costs; }
+  Threads& threads() { return state_.threads; }
 
   struct State {
     std::mutex mutex;
     std::condition_variable freed;
     bool taken = false;
     GraphCosts costs;
+    Threads threads;
   };
   static State& Of(int device) {
     static auto* states = new State[kMaxDevices];
@@ -62,18 +74,18 @@ struct Held {
   ir::Value value;
 };
 
-void DropCachedViews(const std::vector<Ref<Alias>>& live) {
-  for (const Ref<Alias>& a : live) a->DropCachedViews();
-}
-
 // Each (node, index) once, in order.
 class Roots {
  public:
   void Add(const ir::Value& v) {
-    if (seen_.insert({v.node.get(), v.index}).second) values_.push_back(v);
+    if (positions_.try_emplace({v.node.get(), v.index}, values_.size()).second) values_.push_back(v);
   }
-  bool Has(const ir::Node* node, uint32_t index) const { return seen_.contains({node, index}); }
-  std::vector<ir::Value> Take() { return std::move(values_); }
+  bool Has(const ir::Node* node, uint32_t index) const {
+    return positions_.contains({node, index});
+  }
+  // Of a value that was added.
+  size_t Position(const ir::Value& v) const { return positions_.at({v.node.get(), v.index}); }
+  const std::vector<ir::Value>& values() const { return values_; }
   bool empty() const { return values_.empty(); }
 
  private:
@@ -82,87 +94,74 @@ class Roots {
       return std::hash<const void*>()(k.first) ^ (k.second * 0x9E3779B97F4A7C15ull);
     }
   };
-  std::unordered_set<std::pair<const ir::Node*, uint32_t>, KeyHash> seen_;
+  std::unordered_map<std::pair<const ir::Node*, uint32_t>, size_t, KeyHash> positions_;
   std::vector<ir::Value> values_;
 };
 
-struct Launch {
-  std::shared_ptr<Program> program;
-  int device;
-  std::vector<int64_t> lanes;
-  std::vector<Ref<Data>> arguments;
-  std::vector<Ref<Data>> results;
+// What is computed and for whom: the roots first, then what is alive on the way.
+struct Step {
+  Roots roots;
+  std::vector<Held> held;
 };
 
-void Fail(const Launch& launch, const Status& error) {
-  for (const Ref<Data>& r : launch.results) r->SetError(error);
+// What cannot fit is refused before anything is given away: nothing is lost, and with the tensors
+// that are too large gone, the next sync succeeds. A plugin might abort instead.
+void CheckMemory(Runtime& runtime, Program& program, const ir::Graph& graph, int device) {
+  double bytes = 0, largest = 0;
+  const ir::Value* of = nullptr;
+  for (const ir::Value& root : graph.roots) {
+    auto n = static_cast<double>(root.shape().bytes());
+    bytes += n;
+    if (n <= largest) continue;
+    largest = n;
+    of = &root;
+  }
+  if (program.memory()) {
+    bytes += static_cast<double>(program.memory()->temp);
+    bytes -= static_cast<double>(program.memory()->alias);
+  }
+  if (bytes <= runtime.MemoryLimit(device)) return;
+  std::string what = program.operators();
+  if (of != nullptr) {
+    what += StrCat("; the largest result is ", of->node->op().name(), "'s ", ToString(of->shape()));
+    if (const ir::SourceLine* line = of->node->line()) {
+      what += StrCat(", recorded at ", line->file, ":", line->line);
+    }
+  }
+  ThrowOutOfMemory(bytes, what);
 }
 
-// On the launcher's thread.
-void Run(const Launch& launch) {
-  static metrics::Counter* executions = metrics::GetCounter("ExecuteComputation");
-  Runtime& runtime = Runtime::Get();
-  auto execution = std::make_shared<Execution>();
-  std::vector<pjrt::BufferPtr> held;
-  std::vector<std::vector<pjrt::Buffer*>> arguments(1);
-  if (!launch.lanes.empty()) {
-    Shape packed{DType::kS64, {static_cast<int64_t>(launch.lanes.size())}};
-    held.push_back(runtime.client().BufferFromHost(launch.lanes.data(), packed, launch.device,
-                                                   pjrt::HostBuffer::kCopiedDuringCall));
-    arguments[0].push_back(held.back().get());
-  }
-  for (const Ref<Data>& a : launch.arguments) {
-    Status error;
-    held.push_back(a->Get(&error));
-    error.ThrowIfError();
-    arguments[0].push_back(held.back().get());
-  }
-  pjrt::ExecuteOptions options;
-  options.device = launch.device;
-  executions->Add();
-  pjrt::ExecuteResult result = launch.program->Get().Execute(arguments, options);
-  XLA_INTERNAL_CHECK(result.outputs[0].size() == launch.results.size());
-  for (size_t i = 0; i < launch.results.size(); ++i) {
-    launch.results[i]->Set(std::move(result.outputs[0][i]), execution);
-  }
-  result.done[0].OnReady([execution, device = launch.device](const Status&) {
-    execution->Finished();
-    Runtime::Get().LaunchDone(device);
-  });
+std::shared_ptr<Program> FindProgram(const ir::Graph& graph, const Step& step) {
+  static metrics::Metric* lowering_time = metrics::GetMetric("LoweringTime");
+  auto source = [&] {
+    metrics::Timed timed(lowering_time);
+    std::vector<bool> updates(graph.roots.size());
+    for (const Held& h : step.held) updates[step.roots.Position(h.value)] = h.alias->written();
+    Source s;
+    s.module = ir::Lower(graph, ir::PlanDonation(graph, updates)).module;
+    s.flow = ir::Flow(graph);
+    s.operators = ir::Summary(graph);
+    return s;
+  };
+  return CompileCache::Global().GetOrCompile(graph.hash, source, {});
 }
 
-void RunOrFail(const Launch& launch) {
-  try {
-    Run(launch);
-    return;
-  } catch (const Error& e) {
-    Fail(launch, {e.code(), e.what()});
-  } catch (const std::exception& e) {
-    Fail(launch, {Code::kInternal, e.what()});
-  }
-  Runtime::Get().LaunchDone(launch.device);
-}
-
-// Compiles (or finds) the program of the graph, launches it and lets nodes and aliases refer to its
-// results. The graph lock is held.
-void Execute(GraphLock& lock, const ir::Graph& graph, const std::vector<Held>& held, int device,
+// Compiles (or finds) the step's program, lets nodes and aliases refer to its results and launches
+// it. The graph lock is held.
+void Execute(GraphLock& lock, Step step, int device, const ir::SourceLine* line,
              std::chrono::steady_clock::time_point start) {
   static metrics::Metric* graph_size =
       metrics::GetMetric("TensorsGraphSize", metrics::Unit::kNumber);
-  static metrics::Metric* lowering_time = metrics::GetMetric("LoweringTime");
   static metrics::Metric* lock_wait = metrics::GetMetric("DeviceLockWait");
   Runtime& runtime = Runtime::Get();
-  auto launch = std::make_shared<Launch>();
-  launch->device = device;
-  launch->program = CompileCache::Global().GetOrCompile(graph.hash,
-                                                        [&] {
-                                                          metrics::Timed timed(lowering_time);
-                                                          return ir::Lower(graph).module;
-                                                        },
-                                                        {});
+  ir::Graph graph = ir::Collect(step.roots.values());
+  auto launch = std::make_shared<Launch>(runtime, device);
+  launch->line = line;
+  launch->program = FindProgram(graph, step);
   std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
   lock.costs() = {static_cast<int64_t>(graph.nodes.size()), took.count()};
   launch->program->Get();
+  CheckMemory(runtime, *launch->program, graph, device);
   {
     metrics::Timed timed(lock_wait);
     runtime.WaitForLaunches(device, kRunAhead);
@@ -177,26 +176,60 @@ void Execute(GraphLock& lock, const ir::Graph& graph, const std::vector<Held>& h
     launch->arguments.emplace_back(static_cast<Data*>(d->payload()));
   }
   for (const ir::Value& root : graph.roots) {
-    launch->results.push_back(MakeRef<Data>(root.shape(), device));
+    launch->results.push_back(MakeRef<Data>(root.shape(), device, *root.node));
   }
-  runtime.LaunchStarted(device);
-  runtime.launcher().Enqueue([launch] { RunOrFail(*launch); });
-
   for (size_t i = 0; i < graph.roots.size(); ++i) {
     ir::Node* n = graph.roots[i].node.get();
     if (n->kind() == ir::OpKind::kOp && n->num_outputs() == 1) n->BecomeData(launch->results[i]);
   }
   // After all others: cached views that are computed now stay.
-  for (size_t i = 0; i < graph.roots.size(); ++i) {
-    const ir::Value& root = graph.roots[i];
-    if (!Pending(root)) continue;
-    ir::Value leaf{ir::Node::MakeData(root.shape(), launch->results[i]), 0};
-    for (const Held& h : held) {
-      if (h.value.node == root.node && h.value.index == root.index) {
-        h.alias->ReplaceValue(h.value, leaf);
-      }
+  std::vector<ir::Value> leaves(graph.roots.size());
+  for (const Held& h : step.held) {
+    if (!Pending(h.value)) continue;
+    size_t i = step.roots.Position(h.value);
+    if (!leaves[i]) leaves[i] = {ir::Node::MakeData(h.value.shape(), launch->results[i]), 0};
+    h.alias->ReplaceValue(h.value, leaves[i]);
+  }
+  // Arguments that only this graph referred to are the launch's alone when it begins.
+  leaves.clear();
+  graph = {};
+  step = {};
+  runtime.LaunchStarted(device);
+  runtime.launcher().Enqueue([launch] { RunOrFail(*launch); });
+}
+
+void DropCachedViews(const std::vector<Ref<Alias>>& live) {
+  for (const Ref<Alias>& a : live) a->DropCachedViews(MineOrNobodys);
+}
+
+void AddLive(Step& step, const Ref<Alias>& alias, ir::Value value) {
+  step.roots.Add(value);
+  step.held.push_back({alias, std::move(value)});
+}
+
+// What a sync of this thread computes.
+Step CollectStep(Threads& threads, int device) {
+  std::vector<Ref<Alias>> live = Registry::Of(device).Live();
+  DropCachedViews(live);
+  threads.Begin();
+  Step step;
+  std::vector<Held> others;
+  for (const Ref<Alias>& a : live) {
+    ir::Value v = a->value();
+    if (!Pending(v)) continue;
+    if (threads.Take(v.node->recorder())) {
+      AddLive(step, a, std::move(v));
+    } else {
+      others.push_back({a, std::move(v)});
     }
   }
+  if (others.empty() || step.roots.empty()) return step;
+  // What is computed on the way is not to be computed again.
+  const ir::Graph graph = ir::Collect(step.roots.values());
+  for (Held& h : others) {
+    if (h.value.node->mark.epoch == graph.epoch) AddLive(step, h.alias, std::move(h.value));
+  }
+  return step;
 }
 
 void MaterializeOn(int device, const std::vector<const Tensor*>& tensors) {
@@ -211,30 +244,26 @@ void MaterializeOn(int device, const std::vector<const Tensor*>& tensors) {
   auto start = std::chrono::steady_clock::now();
   std::vector<Ref<Alias>> live = Registry::Of(device).Live();
   DropCachedViews(live);
-  Roots roots;
+  Step step;
   for (const Tensor* t : tensors) {
     ir::Value v = t->value();
-    if (Pending(v)) roots.Add(v);
+    if (Pending(v)) step.roots.Add(v);
   }
-  if (roots.empty()) return;  // another thread did it meanwhile
-  ir::Graph graph = ir::Collect(roots.Take());
-  Roots all;
-  for (const ir::Value& v : graph.roots) all.Add(v);
-  std::vector<Held> held;
+  if (step.roots.empty()) return;  // another thread did it meanwhile
+  ir::Graph graph = ir::Collect(step.roots.values());
   for (const Ref<Alias>& a : live) {
     ir::Value v = a->value();
-    if (!Pending(v) || v.node->mark.epoch != graph.epoch) continue;
-    all.Add(v);
-    held.push_back({a, std::move(v)});
+    if (Pending(v) && v.node->mark.epoch == graph.epoch) AddLive(step, a, std::move(v));
   }
   // Nodes that pending graphs outside of this one use: computed here, so that they are computed
   // once.
   for (ir::Node* n : graph.nodes) {
-    if (n->kind() != ir::OpKind::kOp || n->num_outputs() != 1 || all.Has(n, 0)) continue;
-    if (n->use_count() > n->mark.uses) all.Add({Ref<ir::Node>(n), 0});
+    if (n->kind() != ir::OpKind::kOp || n->num_outputs() != 1 || step.roots.Has(n, 0)) continue;
+    if (n->use_count() > n->mark.uses) step.roots.Add({Ref<ir::Node>(n), 0});
   }
-  graph = ir::Collect(all.Take());
-  Execute(lock, graph, held, device, start);
+  graph = {};
+  live.clear();
+  Execute(lock, std::move(step), device, /*line=*/nullptr, start);
 }
 
 }  // namespace
@@ -245,7 +274,7 @@ void CheckDevice(int device) {
             " does not exist: ", runtime.platform(), " has ", runtime.num_devices(), " device(s)");
 }
 
-void Sync(int device, bool wait) {
+void Sync(int device, bool wait, const ir::SourceLine* line) {
   CheckDevice(device);
   static metrics::Metric* tracing = metrics::GetMetric("LazyTracing");
   static metrics::Counter* steps = metrics::GetCounter("MarkStep");
@@ -254,20 +283,8 @@ void Sync(int device, bool wait) {
     steps->Add();
     GraphLock lock(device);
     auto start = std::chrono::steady_clock::now();
-    std::vector<Ref<Alias>> live = Registry::Of(device).Live();
-    DropCachedViews(live);
-    Roots roots;
-    std::vector<Held> held;
-    for (Ref<Alias>& a : live) {
-      ir::Value v = a->value();
-      if (!Pending(v)) continue;
-      roots.Add(v);
-      held.push_back({std::move(a), std::move(v)});
-    }
-    if (!roots.empty()) {
-      ir::Graph graph = ir::Collect(roots.Take());
-      Execute(lock, graph, held, device, start);
-    }
+    Step step = CollectStep(lock.threads(), device);
+    if (!step.roots.empty()) Execute(lock, std::move(step), device, line, start);
   }
   if (wait) WaitDeviceOps(device);
 }
@@ -322,13 +339,21 @@ void ToHost(std::span<const Tensor> tensors, std::span<void* const> dst,
     buffers.push_back(d->Wait());
     metrics::AddSample(bytes, static_cast<double>(d->shape().bytes()));
   }
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    buffers[i]->ReadyEvent().Wait("the computation of a tensor");
-    data[i]->Finished();
-  }
+  for (size_t i = 0; i < buffers.size(); ++i) data[i]->WaitReady(*buffers[i]);
   std::vector<pjrt::Event> copies;
   try {
-    for (size_t i = 0; i < buffers.size(); ++i) copies.push_back(buffers[i]->CopyToHost(dst[i]));
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      // Where the memory is the host's, a copy that takes less than waking a thread is made here.
+      // `data` keeps the buffer from being donated.
+      constexpr size_t kSmall = size_t{1} << 16;
+      const size_t n = data[i]->shape().bytes();
+      const void* memory = n <= kSmall ? buffers[i]->HostPointer() : nullptr;
+      if (memory != nullptr) {
+        std::memcpy(dst[i], memory, n);
+      } else {
+        copies.push_back(buffers[i]->CopyToHost(dst[i]));
+      }
+    }
     for (const pjrt::Event& copy : copies) copy.Wait("a copy from the device");
   } catch (...) {
     for (const pjrt::Event& copy : copies) copy.OnReady([keep](const Status&) {});
@@ -350,7 +375,7 @@ std::string DumpGraph(int device, std::span<const Tensor> tensors, bool stablehl
     }
   }
   for (const Tensor& t : tensors) roots.Add(t.value());
-  ir::Graph graph = ir::Collect(roots.Take());
+  ir::Graph graph = ir::Collect(roots.values());
   return stablehlo ? ir::Lower(graph).module : ir::Dump(graph);
 }
 

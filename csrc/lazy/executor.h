@@ -17,9 +17,11 @@ namespace torch_xla::lazy {
 void CheckDevice(int device);
 
 // Launches what is pending on the device: one program whose results are the values of all live
-// tensors. Returns when it is launched; compiling (the first time) is waited for. If the compiler
+// tensors, but for what other threads are still recording (docs/design/threads.md). Returns when it
+// is launched; compiling (the first time) is waited for. If the compiler
 // fails or the user presses Ctrl-C, nothing has changed and the same call may be tried again.
-void Sync(int device, bool wait);
+// `line`: of the user's program, for errors of the execution.
+void Sync(int device, bool wait, const ir::SourceLine* line = nullptr);
 
 // Waits until all that was launched on the device is finished.
 void WaitDeviceOps(int device);

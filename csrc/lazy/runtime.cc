@@ -1,12 +1,15 @@
 #include "lazy/runtime.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -34,6 +37,12 @@ std::function<pjrt::ClientPtr()>& Factory() {
 std::string UpperCase(std::string s) {
   std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::toupper(c); });
   return s;
+}
+
+double MachineMemory() {
+  struct sysinfo info {};
+  if (sysinfo(&info) != 0) return std::numeric_limits<double>::infinity();
+  return (static_cast<double>(info.totalram) + static_cast<double>(info.totalswap)) * info.mem_unit;
 }
 
 // Static destructors of a plugin while one of its threads compiles end in a crash, and a compile
@@ -94,6 +103,13 @@ Runtime::Runtime(pjrt::ClientPtr client)
       in_flight_(client_->devices().size(), 0) {
   XLA_CHECK(num_devices() <= kMaxDevices, kInvalidArgument, platform_, " has ", num_devices(),
             " devices; one process can use ", kMaxDevices);
+  const double otherwise =
+      platform_ == "CPU" ? MachineMemory() : std::numeric_limits<double>::infinity();
+  for (int d = 0; d < num_devices(); ++d) {
+    auto stats = client_->memory_stats(d);
+    memory_limits_.push_back(stats && stats->bytes_limit ? static_cast<double>(*stats->bytes_limit)
+                                                         : otherwise);
+  }
 }
 
 Runtime& Runtime::Get() {
@@ -145,14 +161,32 @@ void Runtime::CompileDone() { --compiles_running; }
 void Runtime::Shutdown() {
   if (InForkedChild()) return;
   shut_down.store(true);
-  Runtime* r = instance.load();
+  // The object stays: callbacks of late events, and threads that are in a call, may still touch it.
+  Runtime* r = instance.exchange(nullptr);
   if (r == nullptr) return;
   try {
     r->launcher_->Drain();
     for (int d = 0; d < r->num_devices(); ++d) r->WaitForLaunches(d, 0);
+    // Under a running compilation it cannot be: LeaveIfCompiling ends the process then.
+    if (compiles_running.load() == 0) r->client_->Close();
   } catch (const std::exception& e) {
     Log(Severity::kWarning, std::string("at exit: ") + e.what());
   }
+}
+
+double Runtime::MemoryLimit(int device) const {
+  const double fixed = memory_limits_[static_cast<size_t>(device)];
+  rlimit limit{};
+  if (platform_ != "CPU" || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return fixed;
+  }
+  double used = 0;
+  if (std::FILE* f = std::fopen("/proc/self/statm", "re")) {
+    double pages = 0;
+    if (std::fscanf(f, "%lf", &pages) == 1) used = pages * static_cast<double>(getpagesize());
+    std::fclose(f);
+  }
+  return std::min(fixed, static_cast<double>(limit.rlim_cur) - used);
 }
 
 }  // namespace torch_xla::lazy

@@ -36,9 +36,9 @@ class Launcher {
 class Runtime {
  public:
   // Makes the client at the first call (CheckNotForked). Throws what finding and opening the plugin
-  // throws, and tries again at the next call.
+  // throws, and tries again at the next call; after Shutdown kFailedPrecondition.
   static Runtime& Get();
-  // Null before the first Get.
+  // Null before the first Get and after Shutdown.
   static Runtime* GetIfCreated();
   // For tests: replaces how the client is made; before the first Get.
   static void SetClientFactory(std::function<pjrt::ClientPtr()> factory);
@@ -47,6 +47,9 @@ class Runtime {
   Launcher& launcher() { return *launcher_; }
   int num_devices() const { return static_cast<int>(client_->devices().size()); }
   const std::string& platform() const { return platform_; }  // "CPU", "CUDA", ...
+  // Bytes that the device could hold now if everything else fitted: its own limit, or the machine's
+  // memory and the process's address space where it is the host.
+  double MemoryLimit(int device) const;
 
   // Launches in flight, for bounded run-ahead and draining.
   void LaunchStarted(int device);
@@ -58,7 +61,8 @@ class Runtime {
   static void CompileStarted();
   static void CompileDone();
 
-  // Drains everything; afterwards no client is made. Called at exit, before static destructors.
+  // Drains everything and closes the client: tensors can then only be destroyed. Called at exit,
+  // before static destructors.
   static void Shutdown();
 
  private:
@@ -70,6 +74,7 @@ class Runtime {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<int> in_flight_;
+  std::vector<double> memory_limits_;  // of the devices
 };
 
 }  // namespace torch_xla::lazy

@@ -54,6 +54,7 @@ void Alias::SetValue(ir::Value value) {
     std::lock_guard<SpinLock> lock(lock_);
     DropCachedViewsLocked(dropped);
     std::swap(value_, value);
+    written_.store(true, std::memory_order_relaxed);
   }
 }
 
@@ -66,18 +67,21 @@ void Alias::ReplaceValue(const ir::Value& old, ir::Value by) {
   }
 }
 
-void Alias::DropCachedViews() {
+void Alias::DropCachedViews(const std::function<bool(ir::RecorderId)>& mine) {
   std::vector<ir::Value> dropped;
   std::lock_guard<SpinLock> lock(lock_);
-  DropCachedViewsLocked(dropped);
+  if (cached_views_ != nullptr) DropCachedViewsLocked(dropped, /*keep_data=*/false, &mine);
 }
 
-void Alias::DropCachedViewsLocked(std::vector<ir::Value>& dropped, bool keep_data) {
+void Alias::DropCachedViewsLocked(std::vector<ir::Value>& dropped, bool keep_data,
+                                  const std::function<bool(ir::RecorderId)>* mine) {
   ViewPath* path = std::exchange(cached_views_, nullptr);
   while (path != nullptr) {
     ViewPath* next = path->next_cached_;
     path->prev_cached_ = path->next_cached_ = nullptr;
-    if (keep_data && path->cached_.node->kind() == ir::OpKind::kData) {
+    const ir::Node& cached = *path->cached_.node;
+    if ((keep_data && cached.kind() == ir::OpKind::kData) ||
+        (mine != nullptr && !(*mine)(cached.recorder()))) {
       path->next_cached_ = cached_views_;
       if (cached_views_ != nullptr) cached_views_->prev_cached_ = path;
       cached_views_ = path;

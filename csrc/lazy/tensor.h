@@ -5,7 +5,9 @@
 // the alias sees them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -31,19 +33,24 @@ class Alias {
   void SetValue(ir::Value value);  // a write: cached views are dropped
   // Replaces the value by an equal one, if it is still `old` (materialisation).
   void ReplaceValue(const ir::Value& old, ir::Value by);
-  void DropCachedViews();
+  // Those whose nodes were recorded by one of whom `mine` says so.
+  void DropCachedViews(const std::function<bool(ir::RecorderId)>& mine);
+  // Whether it ever took a value in place of another: state that steps update, such as parameters.
+  bool written() const { return written_.load(std::memory_order_relaxed); }
 
  private:
   friend class Registry;
   friend class ViewPath;
   Alias() = default;
   ~Alias() = default;
-  // With `keep_data` those that are computed stay.
-  void DropCachedViewsLocked(std::vector<ir::Value>& dropped, bool keep_data = false);
+  // With `keep_data` those that are computed stay, with `mine` others' nodes.
+  void DropCachedViewsLocked(std::vector<ir::Value>& dropped, bool keep_data = false,
+                             const std::function<bool(ir::RecorderId)>* mine = nullptr);
 
   std::atomic<uint32_t> refs_{1};
   int device_ = 0;
   uint64_t id_ = 0;
+  std::atomic<bool> written_{false};
   SpinLock lock_;  // guards value_ and the cached views' chain
   ir::Value value_;
   ViewPath* cached_views_ = nullptr;

@@ -55,6 +55,9 @@ class Buffer {
   // Starts a copy to `dst` (shape().bytes() of it, row-major); dst must live until the event.
   virtual Event CopyToHost(void* dst) = 0;
   virtual Event ReadyEvent() = 0;
+  // Its memory, row-major, where the host can read it, else null. Only when it is ready, and only
+  // as long as it is neither freed nor donated.
+  virtual const void* HostPointer() { return nullptr; }
   virtual size_t device_bytes() = 0;
   virtual bool deleted() = 0;  // donated or freed
 };
@@ -76,6 +79,8 @@ class Executable {
  public:
   virtual ~Executable() = default;
   virtual int num_outputs() const = 0;
+  // Parameters that a launch takes over unless ExecuteOptions::non_donatable names them.
+  virtual std::vector<bool> donatable() const = 0;
   // arguments[device][parameter]; one list for a single-device program. Returns at once on an
   // asynchronous plugin. Not to be called by two threads at once for one client when the program
   // has several replicas (the launcher sees to it).

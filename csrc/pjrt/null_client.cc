@@ -58,6 +58,7 @@ struct NullState {
   std::string last_module;
   std::optional<Status> fail_compile, fail_execute, fail_result;
   std::chrono::milliseconds compile_delay{0};
+  std::optional<int64_t> bytes_limit;
   bool manual = false;
   std::deque<std::pair<NullEventPtr, Status>> pending;
 
@@ -136,6 +137,7 @@ class NullExecutable final : public Executable {
       : state_(std::move(state)), signature_(std::move(signature)), devices_(std::move(devices)) {}
 
   int num_outputs() const override { return static_cast<int>(signature_.results.size()); }
+  std::vector<bool> donatable() const override { return signature_.donatable; }
 
   ExecuteResult Execute(std::span<const std::vector<Buffer*>> arguments,
                         const ExecuteOptions& options) override {
@@ -287,6 +289,8 @@ std::optional<MemoryStats> NullClient::memory_stats(int device) {
   CheckDevice(device);
   MemoryStats stats;
   stats.bytes_in_use = state_->live_bytes[static_cast<size_t>(device)];
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  stats.bytes_limit = state_->bytes_limit;
   return stats;
 }
 
@@ -305,6 +309,11 @@ int64_t NullClient::to_host_count() const { return state_->to_host; }
 std::string NullClient::last_module() const {
   std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->last_module;
+}
+
+void NullClient::SetBytesLimit(int64_t bytes) {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  state_->bytes_limit = bytes;
 }
 
 void NullClient::FailNextCompile(Status status) {

@@ -54,6 +54,9 @@ class NullClient final : public Client {
   // Each Compile takes this long.
   void SetCompileDelay(std::chrono::milliseconds delay);
 
+  // What memory_stats gives as the devices' limit; without, none.
+  void SetBytesLimit(int64_t bytes);
+
   // Launches made while this is on complete by CompleteNext alone, in their order.
   void SetManualCompletion(bool manual);
   size_t pending_launches() const;

@@ -103,6 +103,23 @@ Event PluginBuffer::ReadyEvent() {
   return MakeEvent(api(), args.event, "PJRT_Buffer_ReadyEvent");
 }
 
+const void* PluginBuffer::HostPointer() {
+  core_->CheckUsable();
+  // Programs give their results in descending layouts, and uploads are so too; what other layouts a
+  // buffer may have has no address to offer here.
+  if (!PJRT_HAS(api(), PJRT_Buffer_UnsafePointer) || !PJRT_HAS(api(), PJRT_Buffer_IsOnCpu)) {
+    return nullptr;
+  }
+  PJRT_ARGS(PJRT_Buffer_IsOnCpu, where);
+  where.buffer = buffer_;
+  PJRT_CALL(api(), PJRT_Buffer_IsOnCpu, where);
+  if (!where.is_on_cpu) return nullptr;
+  PJRT_ARGS(PJRT_Buffer_UnsafePointer, args);
+  args.buffer = buffer_;
+  PJRT_CALL(api(), PJRT_Buffer_UnsafePointer, args);
+  return reinterpret_cast<const void*>(args.buffer_pointer);
+}
+
 size_t PluginBuffer::device_bytes() {
   core_->CheckUsable();
   if (!PJRT_HAS(api(), PJRT_Buffer_OnDeviceSizeInBytes)) return shape_.bytes();

@@ -84,6 +84,7 @@ class PluginBuffer final : public Buffer, public PluginObject {
   int device() const override { return device_; }
   Event CopyToHost(void* dst) override;
   Event ReadyEvent() override;
+  const void* HostPointer() override;
   size_t device_bytes() override;
   bool deleted() override;
 
@@ -106,6 +107,9 @@ class PluginExecutable final : public Executable, public PluginObject {
   ~PluginExecutable() override { Release(); }
 
   int num_outputs() const override { return static_cast<int>(outputs_.size()); }
+  std::vector<bool> donatable() const override {
+    return signature_ ? signature_->donatable : std::vector<bool>();
+  }
   ExecuteResult Execute(std::span<const std::vector<Buffer*>> arguments,
                         const ExecuteOptions& options) override;
   std::string Serialize() override;

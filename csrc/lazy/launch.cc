@@ -1,0 +1,124 @@
+#include "lazy/launch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/metrics.h"
+
+namespace torch_xla::lazy {
+namespace {
+
+pjrt::BufferPtr Zeros(Runtime& runtime, const Shape& shape, int device) {
+  std::vector<char> zeros(shape.bytes());
+  return runtime.client().BufferFromHost(zeros.data(), shape, device,
+                                         pjrt::HostBuffer::kCopiedDuringCall);
+}
+
+// The arguments of a launch, on the launcher's thread.
+class Arguments {
+ public:
+  explicit Arguments(Launch& launch) {
+    Runtime& runtime = launch.runtime;
+    const bool packed = !launch.lanes.empty();
+    if (packed) {
+      Shape shape{DType::kS64, {static_cast<int64_t>(launch.lanes.size())}};
+      Add(runtime.client().BufferFromHost(launch.lanes.data(), shape, launch.device,
+                                          pjrt::HostBuffer::kCopiedDuringCall));
+    }
+    const std::vector<bool>& donatable = launch.program->donatable();
+    std::vector<bool> failed;
+    for (size_t i = 0; i < launch.arguments.size(); ++i) {
+      Ref<Data>& data = launch.arguments[i];
+      const size_t parameter = i + (packed ? 1 : 0);
+      const bool may = parameter < donatable.size() && donatable[parameter];
+      // Whoever could still ask for the buffer refers to the Data, and nobody can begin to who
+      // does not: with a count of one it is this launch's alone.
+      Data::Argument a = data->Take(may && data->use_count() == 1);
+      if (may && !a.last) non_donatable_.push_back(static_cast<int64_t>(parameter));
+      if (a.execution) inputs_.push_back(std::move(a.execution));
+      if (!a.error.ok()) {
+        // What does not depend on the failure is computed all the same.
+        failed.resize(launch.arguments.size());
+        failed[i] = true;
+        if (error_.ok()) error_ = a.error;
+        a.buffer = Zeros(runtime, data->shape(), launch.device);
+      }
+      Add(std::move(a.buffer));
+    }
+    if (!error_.ok()) lost_ = launch.program->flow().Reached(failed);
+  }
+
+  const std::vector<std::vector<pjrt::Buffer*>>& lists() const { return lists_; }
+  std::vector<int64_t> non_donatable() const { return non_donatable_; }
+  std::vector<std::shared_ptr<Execution>> TakeInputs() { return std::move(inputs_); }
+  // Whether a result depends on an argument that failed, and the first such failure.
+  bool Lost(size_t result) const { return !lost_.empty() && lost_[result]; }
+  bool all_lost() const {
+    return !lost_.empty() && std::find(lost_.begin(), lost_.end(), false) == lost_.end();
+  }
+  const Status& error() const { return error_; }
+
+ private:
+  void Add(pjrt::BufferPtr buffer) {
+    lists_[0].push_back(buffer.get());
+    buffers_.push_back(std::move(buffer));
+  }
+
+  std::vector<pjrt::BufferPtr> buffers_;
+  std::vector<std::vector<pjrt::Buffer*>> lists_{1};
+  std::vector<int64_t> non_donatable_;
+  std::vector<std::shared_ptr<Execution>> inputs_;
+  Status error_;
+  std::vector<bool> lost_;
+};
+
+void Run(Launch& launch, const std::shared_ptr<Execution>& execution) {
+  static metrics::Counter* executions = metrics::GetCounter("ExecuteComputation");
+  Runtime& runtime = launch.runtime;
+  Arguments arguments(launch);
+  if (arguments.all_lost()) {
+    for (const Ref<Data>& r : launch.results) r->SetError(arguments.error());
+    runtime.LaunchDone(launch.device);
+    return;
+  }
+  execution->SetInputs(arguments.TakeInputs());
+  pjrt::ExecuteOptions options;
+  options.device = launch.device;
+  options.non_donatable = arguments.non_donatable();
+  executions->Add();
+  pjrt::ExecuteResult result = launch.program->Get().Execute(arguments.lists(), options);
+  XLA_INTERNAL_CHECK(result.outputs[0].size() == launch.results.size());
+  for (size_t i = 0; i < launch.results.size(); ++i) {
+    if (arguments.Lost(i)) {
+      launch.results[i]->SetError(arguments.error());
+    } else {
+      launch.results[i]->Set(std::move(result.outputs[0][i]), execution);
+    }
+  }
+  result.done[0].OnReady([execution, &runtime, device = launch.device](const Status& status) {
+    if (!status.ok()) execution->Failed(status);
+    execution->Finished();
+    runtime.LaunchDone(device);
+  });
+}
+
+}  // namespace
+
+void RunOrFail(Launch& launch) {
+  auto execution =
+      std::make_shared<Execution>(LaunchedGraph{launch.program->operators(), launch.line});
+  Status error;
+  try {
+    Run(launch, execution);
+    return;
+  } catch (const Error& e) {
+    error = {e.code(), e.what()};
+  } catch (const std::exception& e) {
+    error = {Code::kInternal, e.what()};
+  }
+  error = execution->Failed(error);
+  for (const Ref<Data>& r : launch.results) r->SetError(error);
+  launch.runtime.LaunchDone(launch.device);
+}
+}  // namespace torch_xla::lazy
