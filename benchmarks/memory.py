@@ -77,7 +77,9 @@ def main():
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--time", type=int, default=64)
-    parser.add_argument("--only", choices=CONTENDERS, help="train with one of them, in this process")
+    parser.add_argument(
+        "--only", choices=CONTENDERS, help="train with one of them, in this process"
+    )
     args = parser.parse_args()
     if args.only:
         train(args.only, args)
@@ -88,9 +90,13 @@ def main():
         command = [sys.executable, *sys.argv, "--only", name]
         out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         parameters, *results[name] = (float(v) for v in out.split())
-        print(f"{name:<24}{results[name][0]:>10.0f}{results[name][1]:>12.0f}{results[name][2]:>12.0f}")
+        print(
+            f"{name:<24}{results[name][0]:>10.0f}{results[name][1]:>12.0f}{results[name][2]:>12.0f}"
+        )
     whole, late = (results["xla"][i] / results["cpu"][i] for i in range(2))
-    print(f"{parameters / 1e6:.1f} million parameters; ratio {whole:.3f}, of the late steps {late:.3f}")
+    print(
+        f"{parameters / 1e6:.1f} million parameters; ratio {whole:.3f}, of the late steps {late:.3f}"
+    )
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ void CheckAddressable(const lazy::Tensor& tensor, const Shape& shape) {
   for (int64_t d : shape.dims) bytes *= static_cast<double>(d);
   if (bytes < 0x1p47 || tensor.is_view()) [[likely]]
     return;
-  TORCH_CHECK_WITH(OutOfMemoryError, false, "XLA out of memory. Tried to allocate ",
-                   bytes / 0x1p30, " GiB for ", ToString(shape.dims));
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "XLA out of memory. Tried to allocate ", bytes / 0x1p30,
+                   " GiB for ", ToString(shape.dims));
 }
 
 }  // namespace

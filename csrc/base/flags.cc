@@ -12,7 +12,8 @@ namespace {
 constexpr Info kTable[] = {
     {Flag::kPjrtDevice, "PJRT_DEVICE", "",
      "Which platform to use: CPU, CUDA, TPU or the name of an installed PJRT plugin. Unset: the "
-     "first of CUDA, TPU and ROCm whose plugin is installed and whose hardware is there, else CPU."},
+     "first of CUDA, TPU and ROCm whose plugin is installed and whose hardware is there, else "
+     "CPU."},
     {Flag::kPjrtLibraryPath, "PJRT_LIBRARY_PATH", "",
      "Path of the PJRT plugin's shared library; goes before what is installed."},
     {Flag::kCpuNumDevices, "CPU_NUM_DEVICES", "1", "Number of XLA devices on the CPU platform."},

@@ -8,13 +8,15 @@
 namespace torch_xla::bindings {
 namespace {
 
+PyObject* out_of_memory = nullptr;  // torch.OutOfMemoryError, for ever
+
 // Error codes that Python has a type of its own for; everything else is a RuntimeError.
 PyObject* PythonType(Code code) {
   switch (code) {
     case Code::kInvalidArgument: return PyExc_ValueError;
     case Code::kUnimplemented: return PyExc_NotImplementedError;
     case Code::kOutOfRange: return PyExc_IndexError;
-    case Code::kResourceExhausted: return THPException_OutOfMemoryError;
+    case Code::kResourceExhausted: return out_of_memory;
     case Code::kDeadlineExceeded: return PyExc_TimeoutError;
     default: return PyExc_RuntimeError;
   }
@@ -23,6 +25,8 @@ PyObject* PythonType(Code code) {
 }  // namespace
 
 PYBIND11_MODULE(_XLAC, m) {
+  out_of_memory =
+      py::object(py::module_::import("torch._C").attr("OutOfMemoryError")).release().ptr();
   py::register_exception_translator([](std::exception_ptr p) {
     try {
       if (p) std::rethrow_exception(p);
@@ -33,7 +37,7 @@ PYBIND11_MODULE(_XLAC, m) {
     } catch (const Error& e) {
       PyErr_SetString(PythonType(e.code()), e.what());
     } catch (const c10::OutOfMemoryError& e) {
-      PyErr_SetString(THPException_OutOfMemoryError, e.what_without_backtrace());
+      PyErr_SetString(out_of_memory, e.what_without_backtrace());
     } catch (const c10::IndexError& e) {
       PyErr_SetString(PyExc_IndexError, e.what_without_backtrace());
     } catch (const c10::Error& e) {

@@ -16,6 +16,7 @@
 #include "base/wait.h"
 #include "bindings/module.h"
 #include "bindings/source_line.h"
+#include "lazy/executor.h"
 #include "pjrt/platform.h"
 
 namespace torch_xla::bindings {
@@ -147,6 +148,13 @@ void InitRuntime(py::module_& m) {
   m.def("_xla_device_info", &DeviceInfo, py::arg("device"));
   m.def("_xla_client_info", &ClientInfo);
   m.def("_xla_memory_info", &MemoryInfo, py::arg("device"));
+  m.def(
+      "_xla_live_tensors",
+      [](int device) {
+        lazy::CheckDevice(device);
+        return lazy::Registry::Of(device).size();
+      },
+      py::arg("device"), NoGil());
   m.def("_xla_current_device", &CurrentDevice);
   m.def("_xla_set_current_device", &SetCurrentDevice, py::arg("device"));
   m.def(

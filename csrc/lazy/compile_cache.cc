@@ -1,5 +1,7 @@
 #include "lazy/compile_cache.h"
 
+#include <malloc.h>
+
 #include <thread>
 #include <utility>
 
@@ -10,6 +12,11 @@
 #include "lazy/runtime.h"
 
 namespace torch_xla::lazy {
+namespace {
+
+constexpr size_t kLargeModule = size_t{1} << 17;  // bytes of text; some 1,000 operations
+
+}  // namespace
 
 pjrt::Executable& Program::Get() {
   std::unique_lock<std::mutex> lock(mutex_);
@@ -59,6 +66,8 @@ void Program::Compile(pjrt::Client& client, const std::string& module,
   } catch (const std::exception& e) {
     error = {Code::kInternal, e.what()};
   }
+  // What the compiler leaves free in its threads' arenas is more than many models need.
+  if (module.size() >= kLargeModule) malloc_trim(0);
   Done(std::move(executable), std::move(error));
 }
 

@@ -85,7 +85,8 @@ Status Data::Explain(const Status& error) const {
   Status explained = error;
   if (op_ != nullptr && explained.message.find("\n  computing ") == std::string::npos) {
     explained.message += StrCat("\n  computing ", op_->name());
-    if (line_ != nullptr) explained.message += StrCat(", recorded at ", line_->file, ":", line_->line);
+    if (line_ != nullptr)
+      explained.message += StrCat(", recorded at ", line_->file, ":", line_->line);
   }
   return explained;
 }

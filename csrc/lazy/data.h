@@ -42,7 +42,7 @@ class Execution {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const LaunchedGraph graph_;
   std::atomic<bool> recorded_{false};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;                        // guards what follows
   std::vector<std::shared_ptr<Execution>> inputs_;  // until it is over
   Status error_;
 };

@@ -78,7 +78,8 @@ struct Held {
 class Roots {
  public:
   void Add(const ir::Value& v) {
-    if (positions_.try_emplace({v.node.get(), v.index}, values_.size()).second) values_.push_back(v);
+    if (positions_.try_emplace({v.node.get(), v.index}, values_.size()).second)
+      values_.push_back(v);
   }
   bool Has(const ir::Node* node, uint32_t index) const {
     return positions_.contains({node, index});
@@ -104,13 +105,19 @@ struct Step {
   std::vector<Held> held;
 };
 
+double Bytes(const Shape& shape) {
+  auto bytes = static_cast<double>(ByteSize(shape.dtype));
+  for (int64_t d : shape.dims) bytes *= static_cast<double>(d);
+  return bytes;
+}
+
 // What cannot fit is refused before anything is given away: nothing is lost, and with the tensors
 // that are too large gone, the next sync succeeds. A plugin might abort instead.
 void CheckMemory(Runtime& runtime, Program& program, const ir::Graph& graph, int device) {
   double bytes = 0, largest = 0;
   const ir::Value* of = nullptr;
   for (const ir::Value& root : graph.roots) {
-    auto n = static_cast<double>(root.shape().bytes());
+    const double n = Bytes(root.shape());
     bytes += n;
     if (n <= largest) continue;
     largest = n;
@@ -256,10 +263,12 @@ void MaterializeOn(int device, const std::vector<const Tensor*>& tensors) {
     if (Pending(v) && v.node->mark.epoch == graph.epoch) AddLive(step, a, std::move(v));
   }
   // Nodes that pending graphs outside of this one use: computed here, so that they are computed
-  // once.
+  // once; but for views that are larger than memory, of which only a part is needed.
+  const double limit = Runtime::Get().MemoryLimit(device);
   for (ir::Node* n : graph.nodes) {
     if (n->kind() != ir::OpKind::kOp || n->num_outputs() != 1 || step.roots.Has(n, 0)) continue;
-    if (n->use_count() > n->mark.uses) step.roots.Add({Ref<ir::Node>(n), 0});
+    if (n->use_count() > n->mark.uses && Bytes(n->shape()) < limit)
+      step.roots.Add({Ref<ir::Node>(n), 0});
   }
   graph = {};
   live.clear();

@@ -24,8 +24,8 @@ struct Launch {
   std::vector<Ref<Data>> results;
 };
 
-// On the launcher's thread: fills the results, with errors where it fails, and reports the launch as
-// done, now or when its execution is.
+// On the launcher's thread: fills the results, with errors where it fails, and reports the launch
+// as done, now or when its execution is.
 void RunOrFail(Launch& launch);
 
 }  // namespace torch_xla::lazy

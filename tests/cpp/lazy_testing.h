@@ -20,13 +20,13 @@ namespace torch_xla::lazy {
 inline const Shape kShape{DType::kF32, {4}};
 
 inline void LowerAdd(const ir::Node&, hlo::Builder&, std::span<const hlo::Value> in,
-              std::vector<hlo::Value>& out) {
+                     std::vector<hlo::Value>& out) {
   out.push_back(hlo::Add(in[0], in[1]));
 }
 inline const ir::OpDef kAdd("test::add", LowerAdd);
 
 inline void LowerTwo(const ir::Node&, hlo::Builder&, std::span<const hlo::Value> in,
-              std::vector<hlo::Value>& out) {
+                     std::vector<hlo::Value>& out) {
   out.push_back(hlo::Neg(in[0]));
   out.push_back(hlo::Abs(in[0]));
 }
