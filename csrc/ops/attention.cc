@@ -88,6 +88,9 @@ struct MaskedSoftmaxBackward {
   }
 };
 
+// Of queries with so many elements.
+double Scaling(int64_t size) { return 1 / std::sqrt(static_cast<double>(size)); }
+
 // qkv[b, t, 3 * d] with its bias -> q, k, v of [b, heads, t, d / heads], q divided by the root.
 struct TransformBiasRescaleQkv {
   static std::array<Shape, 3> Infer(const Arg& qkv, const Arg& bias, int64_t heads) {
@@ -107,7 +110,7 @@ struct TransformBiasRescaleQkv {
       Value part = hlo::SliceDim(x, 2, i * d, (i + 1) * d);
       part = hlo::Reshape(part, {x.dim(0), x.dim(1), heads, d / heads});
       part = hlo::Transpose(part, {0, 2, 1, 3});
-      if (i == 0) part = Times(part, 1 / std::sqrt(static_cast<double>(d / heads)));
+      if (i == 0) part = Times(part, Scaling(d / heads));
       parts[static_cast<size_t>(i)] = hlo::ConvertTo(part, out[0].dtype);
     }
     return parts;
@@ -128,7 +131,7 @@ std::tuple<Tensor, Tensor, Tensor> Project(const Tensor& query, const Tensor& ke
     Tensor y = at::linear(x, weight.narrow(0, i * d, d), bias.narrow(0, i * d, d));
     return y.view({x.size(0), x.size(1), heads, d / heads}).transpose(1, 2);
   };
-  Tensor q = part(query, 0) * (1 / std::sqrt(static_cast<double>(d / heads)));
+  Tensor q = part(query, 0) * Scaling(d / heads);
   return {q, part(key, 1), part(value, 2)};
 }
 

@@ -199,11 +199,11 @@ at::Tensor Backward(const at::Tensor& grad, const at::Tensor& indices, const at:
 }  // namespace
 
 XLA_OPS(m) {
-  using namespace at::_ops;  // NOLINT(google-build-using-namespace)
-  Register<_embedding_bag, EmbeddingBag>(m);
-  Register<_embedding_bag_forward_only, EmbeddingBag>(m);
-  Register<_embedding_bag_dense_backward, EmbeddingBagDenseBackward>(m);
-  Register<_embedding_bag_per_sample_weights_backward, EmbeddingBagPerSampleWeightsBackward>(m);
+  namespace op = at::_ops;
+  Register<op::_embedding_bag, EmbeddingBag>(m);
+  Register<op::_embedding_bag_forward_only, EmbeddingBag>(m);
+  Register<op::_embedding_bag_dense_backward, EmbeddingBagDenseBackward>(m);
+  Register<op::_embedding_bag_per_sample_weights_backward, EmbeddingBagPerSampleWeightsBackward>(m);
   m.impl("_embedding_bag_backward", TORCH_FN(Backward));
 }
 
