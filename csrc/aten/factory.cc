@@ -134,8 +134,11 @@ at::Tensor ArangeStep(const at::Scalar& start, const at::Scalar& end, const at::
   TORCH_CHECK(std::isfinite(from) && std::isfinite(to), "unsupported range: ", from, " -> ", to);
   TORCH_CHECK((by > 0 && to >= from) || (by < 0 && to <= from),
               "upper bound and larger bound inconsistent with step sign");
+  if (IsIntOrBool(type)) {  // numbers lose their fractions first
+    TORCH_CHECK_VALUE(step.toLong() != 0, "step must be nonzero");
+  }
   int64_t n =
-      integral && IsIntOrBool(type)
+      type == DType::kS64 || (integral && IsIntOrBool(type))
           ? (end.toLong() - start.toLong() + step.toLong() - (by > 0 ? 1 : -1)) / step.toLong()
           : static_cast<int64_t>(std::ceil((to - from) / by));
   return Range({type, {n}}, start, step, DeviceOf(device));

@@ -110,7 +110,8 @@ class Parser {
   int64_t Number() {
     size_t n = text_.find(';');
     int64_t v = 0;
-    std::from_chars(text_.data(), text_.data() + n, v);
+    std::string_view digits = text_.substr(0, n);
+    std::from_chars(digits.begin(), digits.end(), v);
     text_.remove_prefix(n + 1);
     return v;
   }

@@ -98,6 +98,7 @@ Dims Broadcast(std::initializer_list<Arg> args) {
 int64_t WrapDim(int64_t dim, int64_t rank) { return c10::maybe_wrap_dim(dim, rank); }
 
 Dims WrapDims(std::optional<Span> dims, int64_t rank) {
+  TORCH_CHECK(rank <= 64, "only tensors with up to 64 dims are supported");
   Dims all;
   for (int64_t i = 0; i < rank; ++i) all.push_back(i);
   if (!dims.has_value() || dims->empty()) return all;

@@ -148,6 +148,37 @@ struct PowTensorScalar {
   }
 };
 
+// The same with the exponent as an input of the program.
+struct PowTensorInput {
+  static Shape Infer(const Arg& self, const at::Scalar& exponent) {
+    return PowTensorScalar::Infer(self, exponent);
+  }
+  static Value Lower(const Shape& out, Value self, Value exponent) {
+    return LowerWide<hlo::Pow>(out, self, exponent);
+  }
+};
+
+// Exponents that choose the algorithm are part of the program, others may change from step to step.
+bool ChoosesAlgorithm(const at::Tensor& self, const at::Scalar& exponent) {
+  if (exponent.isComplex() || !(self.is_floating_point() || self.is_complex())) return true;
+  double p = std::abs(exponent.toDouble());
+  return p == 0 || p == 0.5 || p == 1 || p == 2 || p == 3;
+}
+
+at::Tensor PowOf(const at::Tensor& self, const at::Scalar& exponent) {
+  using Op = at::_ops::pow_Tensor_Scalar;
+  return ChoosesAlgorithm(self, exponent)
+             ? record::Kernel<Op, PowTensorScalar>::Call(self, exponent)
+             : record::Kernel<Op, PowTensorInput>::Call(self, exponent);
+}
+
+at::Tensor& PowInPlace(at::Tensor& self, const at::Scalar& exponent) {
+  using Op = at::_ops::pow__Scalar;
+  return ChoosesAlgorithm(self, exponent)
+             ? record::Kernel<Op, PowTensorScalar>::Call(self, exponent)
+             : record::Kernel<Op, PowTensorInput>::Call(self, exponent);
+}
+
 struct PowTensorTensor : Binary<hlo::Pow> {
   static Shape Infer(const Arg& a, const Arg& b) {
     Shape out = Binary<hlo::Pow>::Infer(a, b);
@@ -271,8 +302,8 @@ XLA_OPS(m) {
   Register<remainder_Scalar_Tensor, RemainderScalarTensor>(m);
   Register<fmod_Tensor, RealBinary<hlo::Rem, "fmod_cpu">>(m);
   Register<pow_Tensor_Tensor, PowTensorTensor>(m);
-  Register<pow_Tensor_Scalar, PowTensorScalar>(m);
-  Register<pow__Scalar, PowTensorScalar>(m);
+  m.impl("pow.Tensor_Scalar", TORCH_FN(PowOf));
+  m.impl("pow_.Scalar", TORCH_FN(PowInPlace));
   Register<pow_Scalar, PowScalar>(m);
   Register<at::_ops::fmax, Extreme<Fmax, "fmax">>(m);
   Register<at::_ops::fmin, Extreme<Fmin, "fmin">>(m);

@@ -193,6 +193,8 @@ struct MaskedFill {
       TORCH_CHECK(value.rank() == 0,
                   "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                   value.rank(), " dimension(s).");
+      XLA_CHECK(!IsComplex(value.dtype()) || IsComplex(self.dtype()), kInvalidArgument,
+                "value cannot be converted to type ", TorchName(self.dtype()), " without overflow");
     } else {
       CheckFits(value, self.dtype());
     }

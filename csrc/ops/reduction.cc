@@ -100,15 +100,21 @@ struct ProdDim {
 struct Moments {
   Value mean, var;  // without the reduced dimensions
 
-  Moments(Value x, const Dims& dims, const std::optional<Number>& correction) {
+  Moments(Value x, const Dims& dims, const std::optional<Value>& correction) {
     mean = MeanOf(x, dims);
     Value delta = hlo::Sub(x, AlongKept(mean, x, dims));
     Value square = IsComplex(x.dtype())
                        ? hlo::Add(Square(hlo::Real(delta)), Square(hlo::Imag(delta)))
                        : Square(delta);
     Value sum = hlo::Reduce(square, dims, Reducer::kSum);
-    double n = static_cast<double>(CountOf(x, dims)) - (correction ? correction->real() : 1);
-    var = hlo::Div(sum, FullLike(sum, std::max(n, 0.0)));
+    auto n = static_cast<double>(CountOf(x, dims));
+    Value count = FullLike(sum, std::max(n - 1, 0.0));
+    if (correction) {
+      Value c = hlo::ConvertTo(*correction, sum.dtype());
+      c = hlo::Max(RSub(n, c), FullLike(c, 0));
+      count = hlo::BroadcastTo(c, sum.dims());
+    }
+    var = hlo::Div(sum, count);
   }
 };
 
@@ -135,7 +141,7 @@ struct Var {
   static Shape Infer(const Arg& self, MaybeDims dims, const MaybeScalar& correction, bool keepdim) {
     return VarShape(kStd ? "std" : "var", self, dims, correction, keepdim);
   }
-  static Value Lower(const Shape& out, Value self, MaybeDims dims, std::optional<Number> correction,
+  static Value Lower(const Shape& out, Value self, MaybeDims dims, std::optional<Value> correction,
                      bool) {
     Moments m(Widen(self), WrapDims(dims, self.rank()), correction);
     Value y = kStd ? hlo::Sqrt(m.var) : m.var;
@@ -151,7 +157,7 @@ struct VarMean {
     return {out, out.with(self.dtype())};
   }
   static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, MaybeDims dims,
-                                    std::optional<Number> correction, bool) {
+                                    std::optional<Value> correction, bool) {
     Moments m(Widen(self), WrapDims(dims, self.rank()), correction);
     Value y = kStd ? hlo::Sqrt(m.var) : m.var;
     return {hlo::ConvertTo(hlo::Reshape(y, out[0].dims), out[0].dtype),

@@ -10,6 +10,7 @@
 #include <ATen/ops/take.h>
 #include <ATen/ops/take_ops.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include "ops/scatter_dim.h"
 
@@ -80,6 +81,18 @@ at::Tensor& MaskedScatterInPlace(at::Tensor& self, const at::Tensor& mask,
   return self.copy_(MaskedScatterTo(self.sizes(), self, mask, source));
 }
 
+// The gradient of masked_scatter's source: its k-th element is that of the k-th true one of the
+// mask.
+at::Tensor MaskedScatterBackward(const at::Tensor& grad, const at::Tensor& mask,
+                                 c10::SymIntArrayRef sizes) {
+  int64_t n = c10::multiply_integers(C10_AS_INTARRAYREF_SLOW(sizes));
+  at::Tensor everywhere = mask.expand(grad.sizes()).reshape({-1});
+  at::Tensor place = at::where(everywhere, at::cumsum(everywhere, 0) - 1, n);
+  place = place.clamp_max(n);  // what the source does not have is cut off
+  at::Tensor flat = at::zeros({n + 1}, grad.options()).scatter(0, place, grad.reshape({-1}));
+  return flat.slice(0, 0, n).reshape_symint(sizes);
+}
+
 // nonzero with a given number of rows: where no element is left, fill_value.
 at::Tensor NonzeroStatic(const at::Tensor& self, c10::SymInt rows, int64_t fill_value) {
   int64_t size = rows.guard_int(__FILE__, __LINE__);
@@ -110,6 +123,7 @@ XLA_OPS(m) {
   Register<at::_ops::put_, Put>(m);
   m.impl("nonzero_static", TORCH_FN(NonzeroStatic));
   m.impl("masked_scatter", TORCH_FN(MaskedScatter));
+  m.impl("masked_scatter_backward", TORCH_FN(MaskedScatterBackward));
   m.impl("masked_scatter_", TORCH_FN(MaskedScatterInPlace));
 }
 

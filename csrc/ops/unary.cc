@@ -299,8 +299,8 @@ struct NanToNum {
                      std::optional<double>) {
     return self.shape();
   }
-  static Value Lower(const Shape& out, Value x, std::optional<double> nan,
-                     std::optional<double> posinf, std::optional<double> neginf) {
+  static Value Lower(const Shape& out, Value x, std::optional<Value> nan,
+                     std::optional<Value> posinf, std::optional<Value> neginf) {
     if (IsIntOrBool(out.dtype)) return x;
     if (IsComplex(out.dtype)) {
       Shape part = out.with(RealPart(out.dtype));
@@ -310,8 +310,11 @@ struct NanToNum {
     double limit = hlo::MaxFinite(out.dtype);
     Value low = hlo::Eq(x, FullLike(x, -HUGE_VAL));
     Value high = hlo::Eq(x, FullLike(x, HUGE_VAL));
-    Value y = Where(low, neginf.value_or(-limit), Where(high, posinf.value_or(limit), x));
-    return Where(IsNan(x), nan.value_or(0), y);
+    auto number = [&](std::optional<Value> v, double otherwise) {
+      return v ? FitTo(*v, x) : FullLike(x, otherwise);
+    };
+    Value y = Where(low, number(neginf, -limit), Where(high, number(posinf, limit), x));
+    return Where(IsNan(x), number(nan, 0), y);
   }
 };
 

@@ -35,6 +35,10 @@ from typing import Any, NamedTuple
 EXPECTATIONS = Path(__file__).with_name("expectations.txt")
 ENTRY_LIMIT_S = 120  # of the worker's CPU time: the machine may be busy
 HANG_LIMIT_S = 600
+# Gradients whose error in float32 is as large on the CPU, against float64: factor of the tolerance.
+INACCURATE = {"logcumsumexp": 100, "native_layer_norm": 5}
+# What the README says that a device accepts: overlapping writes.
+ACCEPTED = ("unsupported operation: more than one element", "unsupported operation: some elements")
 # Their tensor arguments stay on the CPU, PyTorch says.
 CPU_ARGUMENTS = ("tensor_split",)
 SAMPLES_PER_READ = 64
@@ -66,7 +70,7 @@ def to_device(value: Any) -> Any:
     from torch.utils._pytree import tree_map
 
     def move(v: Any) -> Any:
-        if isinstance(v, torch.Tensor):
+        if isinstance(v, torch.Tensor) and v.device.type == "cpu":
             moved = v.detach().to("xla")
             return moved.requires_grad_(v.requires_grad)
         names_cpu = v == "cpu" if isinstance(v, str) else isinstance(v, torch.device)
@@ -99,38 +103,30 @@ class Pair:
     got: Any
 
 
-def compare(pairs: list[Pair], random: bool) -> dict[int, str]:
+def compare(pairs: list[Pair], random: bool, scale: float = 1) -> dict[int, str]:
     """What is wrong with which sample. One read, so one graph, for all of them."""
-    import torch
-
     import torch_xla
 
-    read = [t.detach() for p in pairs for t in tensors(p.got) if t.device.type == "xla"]
+    read = [t for p in pairs for t in tensors(p.got) if t.device.type == "xla"]
     try:
-        host = torch_xla._XLAC._xla_to_cpu(read)
+        host = torch_xla._XLAC._xla_to_cpu([t.detach() for t in read])
     except Exception as e:
         if len(pairs) == 1:
             return {pairs[0].sample: f"!{type(e).__name__}: " + " ".join(str(e).split())[:200]}
         found: dict[int, str] = {}
         for p in pairs:
-            found |= compare([p], random)
+            found |= compare([p], random, scale)
         return found
-    values = {
-        id(d): h
-        for d, h in zip(
-            (t for p in pairs for t in tensors(p.got) if t.device.type == "xla"), host, strict=True
-        )
-    }
-    torch.set_printoptions(precision=4)
+    values = {id(t): h for t, h in zip(read, host, strict=True)}
     wrong: dict[int, str] = {}
     for p in pairs:
-        why = difference(p.want, p.got, values, random)
+        why = difference(p.want, p.got, values, random, scale)
         if why:
             wrong.setdefault(p.sample, why)
     return wrong
 
 
-def difference(want: Any, got: Any, values: dict[int, Any], random: bool) -> str:
+def difference(want: Any, got: Any, values: dict[int, Any], random: bool, scale: float) -> str:
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -152,6 +148,7 @@ def difference(want: Any, got: Any, values: dict[int, Any], random: bool) -> str
         tolerance = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-7}.get(
             w.dtype, 1e-4
         )
+        tolerance *= scale
         try:
             torch.testing.assert_close(g, w, rtol=tolerance, atol=tolerance, equal_nan=True)
         except AssertionError as e:
@@ -192,6 +189,7 @@ def run_sample(op: Any, index: int, sample: Any, backward: bool) -> list[Pair]:
 def run_samples(op: Any, dtype: Any, backward: bool) -> None:
     """Raises Wrong, or Raised, for the first sample that is."""
     random = RANDOM.match(op.name) is not None
+    scale = INACCURATE.get(op.name, 1) if backward else 1
     wrong: dict[int, str] = {}
     pairs: list[Pair] = []
     index = -1
@@ -201,9 +199,9 @@ def run_samples(op: Any, dtype: Any, backward: bool) -> None:
         except Exception as e:
             wrong[index] = f"!{type(e).__name__}: " + " ".join(str(e).split())[:200]
         if len(pairs) >= SAMPLES_PER_READ:
-            wrong |= compare(pairs, random)
+            wrong |= compare(pairs, random, scale)
             pairs = []
-    wrong |= compare(pairs, random)
+    wrong |= compare(pairs, random, scale)
     if wrong:
         first = min(wrong, key=lambda i: (wrong[i].startswith("!"), i))
         note = f"{len(wrong)} of {index + 1} samples, #{first}: {wrong[first].lstrip('!')}"
@@ -231,6 +229,8 @@ def run_errors(op: Any) -> None:
             continue
         except Exception as e:
             kind = type(e)
+            if any(words in str(e) for words in ACCEPTED):
+                continue
         moved = to_device((s.input, s.args, s.kwargs))
         try:
             got = op(moved[0], *moved[1], **moved[2])

@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from torch_xla.debug import metrics
+
 from .oracle import SPECIAL, check, check_error, floats, ints
 
 HALF = torch.bfloat16
@@ -340,3 +342,21 @@ ERRORS = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_error(name):
     check_error(ERRORS[name], floats(3), ints(3), ints(3, dtype=torch.bool))
+
+
+NUMBERS = {
+    "pow": lambda x, n: x**n,
+    "pow_": lambda x, n: x.clone().pow_(n),
+    "nan_to_num": lambda x, n: x.nan_to_num(n, posinf=2 * n),
+    "var": lambda x, n: x.var(0, correction=n),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_another_number_compiles_nothing(name):
+    fn, x = NUMBERS[name], floats(7, low=0.1)
+    compiled = []
+    for n in (1.7, 2.6, 4.4):
+        torch.testing.assert_close(fn(x.to("xla"), n).cpu(), fn(x, n), rtol=1e-5, atol=1e-5)
+        compiled.append(metrics.counter_value("UncachedCompile"))
+    assert compiled[0] == compiled[1] == compiled[2]
