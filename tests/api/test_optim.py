@@ -9,22 +9,22 @@ import torch_xla
 from torch_xla.debug import metrics
 
 DEVICE = torch.device("xla:0")
-O = torch.optim
+optim = torch.optim
 FOREACH = [{}, {"foreach": True}, {"foreach": False}]
 
 OPTIMIZERS = {
-    "Adadelta": (O.Adadelta, [{}, {"weight_decay": 0.1, "maximize": True}]),
-    "Adagrad": (O.Adagrad, [{}, {"lr_decay": 0.1, "weight_decay": 0.1, "maximize": True}]),
-    "Adam": (O.Adam, [{}, {"amsgrad": True, "weight_decay": 0.1}, {"maximize": True}]),
-    "AdamW": (O.AdamW, [{}, {"amsgrad": True}, {"weight_decay": 0.0}]),
-    "Adamax": (O.Adamax, [{}, {"weight_decay": 0.1, "maximize": True}]),
-    "ASGD": (O.ASGD, [{}, {"weight_decay": 0.1}]),
-    "NAdam": (O.NAdam, [{}, {"weight_decay": 0.1, "decoupled_weight_decay": True}]),
-    "RAdam": (O.RAdam, [{}, {"weight_decay": 0.1, "decoupled_weight_decay": True}]),
-    "RMSprop": (O.RMSprop, [{}, {"centered": True, "momentum": 0.9, "weight_decay": 0.1}]),
-    "Rprop": (O.Rprop, [{}, {"maximize": True}]),
+    "Adadelta": (optim.Adadelta, [{}, {"weight_decay": 0.1, "maximize": True}]),
+    "Adagrad": (optim.Adagrad, [{}, {"lr_decay": 0.1, "weight_decay": 0.1, "maximize": True}]),
+    "Adam": (optim.Adam, [{}, {"amsgrad": True, "weight_decay": 0.1}, {"maximize": True}]),
+    "AdamW": (optim.AdamW, [{}, {"amsgrad": True}, {"weight_decay": 0.0}]),
+    "Adamax": (optim.Adamax, [{}, {"weight_decay": 0.1, "maximize": True}]),
+    "ASGD": (optim.ASGD, [{}, {"weight_decay": 0.1}]),
+    "NAdam": (optim.NAdam, [{}, {"weight_decay": 0.1, "decoupled_weight_decay": True}]),
+    "RAdam": (optim.RAdam, [{}, {"weight_decay": 0.1, "decoupled_weight_decay": True}]),
+    "RMSprop": (optim.RMSprop, [{}, {"centered": True, "momentum": 0.9, "weight_decay": 0.1}]),
+    "Rprop": (optim.Rprop, [{}, {"maximize": True}]),
     "SGD": (
-        O.SGD,
+        optim.SGD,
         [
             {},
             {"momentum": 0.9, "nesterov": True},
@@ -34,7 +34,7 @@ OPTIMIZERS = {
     ),
 }
 CASES = [
-    pytest.param(make, {**options, **foreach}, id=f"{name}-{i}-{'def' if not foreach else foreach}")
+    pytest.param(make, {**options, **foreach}, id=f"{name}-{i}-{foreach or 'default'}")
     for name, (make, all_options) in OPTIMIZERS.items()
     for i, options in enumerate(all_options)
     for foreach in (FOREACH if i == 0 else FOREACH[:1])
@@ -71,7 +71,7 @@ def train(make, device, steps=6, schedule=None, clip=None):
             clip(model.parameters())
         optimizer.step()
         if scheduler is not None:
-            takes_loss = isinstance(scheduler, O.lr_scheduler.ReduceLROnPlateau)
+            takes_loss = isinstance(scheduler, optim.lr_scheduler.ReduceLROnPlateau)
             scheduler.step(*((loss.item(),) if takes_loss else ()))
         torch_xla.sync()
         compiled.append(compiles())
@@ -91,10 +91,13 @@ def compare(make, stable=2, **options):
 @pytest.mark.parametrize(("make", "options"), CASES)
 def test_optimizer(make, options):
     # RAdam rectifies from its sixth step on, which is another graph.
-    compare(lambda p: make(p, lr=0.05, **options), stable=-1 if make is O.RAdam else 2)
+    compare(lambda p: make(p, lr=0.05, **options), stable=-1 if make is optim.RAdam else 2)
 
 
-LATE = {"RAdam": lambda p: O.RAdam(p, lr=0.05), "ASGD": lambda p: O.ASGD(p, lr=0.05, t0=2.0)}
+LATE = {
+    "RAdam": lambda p: optim.RAdam(p, lr=0.05),
+    "ASGD": lambda p: optim.ASGD(p, lr=0.05, t0=2.0),
+}
 
 
 @pytest.mark.parametrize("name", LATE)
@@ -102,17 +105,15 @@ def test_what_changes_later_settles(name):
     compare(LATE[name], stable=7, steps=10)
 
 
-def test_fused_and_foreach_clipping_are_refused_as_torch_does():
+def test_foreach_clipping_is_refused_as_torch_does():
     parameters = list(model_of().to(DEVICE).parameters())
-    with pytest.raises(RuntimeError, match="fused"):
-        O.AdamW(parameters, fused=True)
     for p in parameters:
         p.grad = torch.ones_like(p)
     with pytest.raises(RuntimeError, match="foreach=True was passed"):
         nn.utils.clip_grad_norm_(parameters, 0.1, foreach=True)
 
 
-@pytest.mark.parametrize("make", [O.Adam, O.SGD, O.AdamW])
+@pytest.mark.parametrize("make", [optim.Adam, optim.SGD, optim.AdamW])
 def test_learning_rate_as_tensor(make):
     compare(lambda p: make(p, lr=torch.tensor(0.05), foreach=False))
 
@@ -121,7 +122,7 @@ def test_muon():
     def train_matrix(device):
         torch.manual_seed(0)
         w = nn.Parameter(torch.randn(4, 6).to(device))
-        optimizer = O.Muon([w], lr=0.1)
+        optimizer = optim.Muon([w], lr=0.1)
         for _ in range(3):
             optimizer.zero_grad()
             (w * w.detach().cos()).sum().backward()
@@ -137,14 +138,14 @@ def test_muon():
 
 
 def test_adafactor():
-    compare(lambda p: O.Adafactor(p, lr=0.05))
+    compare(lambda p: optim.Adafactor(p, lr=0.05))
 
 
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 def test_lbfgs(search):
     def run(device):
         model = model_of().to(device)
-        optimizer = O.LBFGS(model.parameters(), lr=0.5, max_iter=4, line_search_fn=search)
+        optimizer = optim.LBFGS(model.parameters(), lr=0.5, max_iter=4, line_search_fn=search)
         g = torch.Generator().manual_seed(1)
         x = torch.randn(5, 4, generator=g).to(device)
         y = torch.randn(5, 3, generator=g).to(device)
@@ -165,10 +166,10 @@ def test_sparse_adam_is_not_for_dense_gradients():
     p = nn.Parameter(torch.ones(2, device=DEVICE))
     p.grad = torch.ones_like(p)
     with pytest.raises(RuntimeError, match="does not support dense gradients"):
-        O.SparseAdam([p]).step()
+        optim.SparseAdam([p]).step()
 
 
-S = O.lr_scheduler
+S = optim.lr_scheduler
 SCHEDULES = {
     "step": lambda o: S.StepLR(o, 2),
     "exponential": lambda o: S.ExponentialLR(o, 0.9),
@@ -185,10 +186,10 @@ SCHEDULES = {
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedule_compiles_nothing(name):
-    compare(lambda p: O.SGD(p, lr=0.1, momentum=0.9), schedule=SCHEDULES[name])
+    compare(lambda p: optim.SGD(p, lr=0.1, momentum=0.9), schedule=SCHEDULES[name])
 
 
-@pytest.mark.parametrize("make", [O.AdamW, O.Adam, O.RMSprop])
+@pytest.mark.parametrize("make", [optim.AdamW, optim.Adam, optim.RMSprop])
 def test_schedule_of_adaptive_optimizers(make):
     compare(lambda p: make(p, lr=0.01), schedule=SCHEDULES["cosine"])
 
@@ -203,7 +204,7 @@ CLIPS = {
 
 @pytest.mark.parametrize("name", CLIPS)
 def test_clip(name):
-    compare(lambda p: O.SGD(p, lr=0.1), clip=CLIPS[name])
+    compare(lambda p: optim.SGD(p, lr=0.1), clip=CLIPS[name])
 
 
 def test_averaged_model():
@@ -212,7 +213,7 @@ def test_averaged_model():
         averaged = torch.optim.swa_utils.AveragedModel(
             model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
         )
-        optimizer = O.SGD(model.parameters(), lr=0.1)
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
         x = torch.ones(2, 4, device=device)
         for _ in range(3):
             optimizer.zero_grad()
