@@ -1,13 +1,16 @@
 // Copies between host and devices, and reads of values.
+#include <ATen/ExpandUtils.h>
 #include <ATen/ops/_copy_from_and_resize_ops.h>
 #include <ATen/ops/_copy_from_ops.h>
 #include <ATen/ops/_local_scalar_dense_ops.h>
+#include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/_to_cpu_ops.h>
 #include <ATen/ops/clone_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
+#include "aten/device.h"
 #include "aten/dtype_map.h"
 #include "aten/host_copy.h"
 #include "aten/ops_util.h"
@@ -31,14 +34,10 @@ ir::Value Expand(ir::Value value, const Dims& dims) {
 }
 
 void CheckExpandable(const at::Tensor& self, const at::Tensor& src) {
-  bool ok = src.dim() <= self.dim();
-  for (int64_t i = 1; ok && i <= src.dim(); ++i) {
-    int64_t have = src.size(-i), want = self.size(-i);
-    ok = have == want || have == 1;
-  }
-  TORCH_CHECK(ok,
-              "The expanded size of the tensor must match the existing size: output with shape ",
-              self.sizes(), " doesn't match the broadcast shape ", src.sizes());
+  if (self.sizes() == src.sizes()) return;
+  at::DimVector both = at::infer_size_dimvector(self.sizes(), src.sizes());
+  TORCH_CHECK(self.sizes() == at::IntArrayRef(both), "output with shape ", self.sizes(),
+              " doesn't match the broadcast shape ", at::IntArrayRef(both));
 }
 
 // self (on the device) takes src's values, cast and broadcast.
@@ -94,6 +93,20 @@ at::Tensor Clone(const at::Tensor& self, std::optional<at::MemoryFormat>) {
   return Wrap(t.value(), t.device());  // values never change: sharing one is a copy
 }
 
+// Within a device another dtype is an operator, which XLA_USE_BF16 does not touch; torch's kernel
+// would make an empty tensor and copy into it.
+at::Tensor ToCopy(const at::Tensor& self, std::optional<at::ScalarType> dtype,
+                  std::optional<at::Layout> layout, std::optional<at::Device> device,
+                  std::optional<bool> pin_memory, bool non_blocking,
+                  std::optional<at::MemoryFormat> format) {
+  bool stays = !device.has_value() || (device->is_xla() && DeviceOf(*device) == self.get_device());
+  if (!stays || (layout.has_value() && *layout != at::kStrided)) {
+    return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
+  }
+  const lazy::Tensor& t = Unwrap(self);
+  return Wrap(Convert(t.value(), ToDType(dtype.value_or(self.scalar_type()))), t.device());
+}
+
 std::vector<at::Tensor> ToCpuList(at::TensorList tensors) { return ToCpu(tensors); }
 
 }  // namespace
@@ -130,6 +143,7 @@ TORCH_LIBRARY_IMPL(aten, XLA, m) {
   m.impl("_copy_from", TORCH_FN(CopyFrom));
   m.impl("_copy_from_and_resize", TORCH_FN(CopyFromAndResize));
   m.impl("_local_scalar_dense", TORCH_FN(LocalScalarDense));
+  m.impl("_to_copy", TORCH_FN(ToCopy));
   m.impl("_to_cpu", TORCH_FN(ToCpuList));
   m.impl("clone", TORCH_FN(Clone));
   m.impl("copy_", TORCH_FN(Copy_));

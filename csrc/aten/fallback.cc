@@ -78,15 +78,20 @@ bool Writes(const c10::Argument& a) {
   return a.alias_info() != nullptr && a.alias_info()->isWrite();
 }
 
-IValue ToDevice(const IValue& v, int device) {
-  if (v.isTensor()) {
-    const at::Tensor& t = v.toTensor();
-    return t.defined() && t.is_cpu() ? IValue(FromCpu(t, device)) : v;
-  }
+at::Tensor ToDevice(const at::Tensor& t, int device, const c10::OperatorHandle& op) {
+  if (!t.defined() || !t.is_cpu()) return t;
+  TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided, op.operator_name(), " makes a ",
+                              t.layout(),
+                              " tensor, and XLA devices have dense ones only: call it "
+                              "on .cpu()");
+  return FromCpu(t, device);
+}
+
+IValue ToDevice(const IValue& v, int device, const c10::OperatorHandle& op) {
+  if (v.isTensor()) return ToDevice(v.toTensor(), device, op);
   if (v.isTensorList()) {
     c10::List<at::Tensor> list;
-    for (const at::Tensor& t : v.toTensorVector())
-      list.push_back(t.defined() ? FromCpu(t, device) : t);
+    for (const at::Tensor& t : v.toTensorVector()) list.push_back(ToDevice(t, device, op));
     return list;
   }
   return v;
@@ -135,7 +140,7 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   size_t written = 0;
   for (size_t i = 0; i < schema.returns().size(); ++i) {
     if (!Writes(schema.returns()[i])) {
-      stack->push_back(ToDevice(inner[i], device));
+      stack->push_back(ToDevice(inner[i], device, op));
       continue;
     }
     while (!Writes(schema.arguments()[written])) ++written;

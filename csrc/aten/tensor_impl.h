@@ -28,8 +28,9 @@ class XLATensorImpl final : public c10::TensorImpl {
   // Ends the message of everything that asks for the storage.
   const char* tensorimpl_type_name() const override {
     return "XLATensorImpl: tensors on XLA devices have none; copy to the CPU with .cpu(), or "
-           "compare "
-           "torch_xla._XLAC._xla_get_tensor_id to learn whether two share memory";
+           "compare torch_xla._XLAC._xla_get_tensor_id to learn whether two share memory. "
+           "(torch.compile does not take XLA tensors yet: call the function without it, XLA "
+           "compiles what it records.)";
   }
   template <typename Version>
   c10::intrusive_ptr<TensorImpl> Copy(Version&& version, bool allow_change) const;

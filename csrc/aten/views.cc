@@ -283,16 +283,16 @@ at::Tensor Unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64
   TORCH_CHECK(size >= 0, "size is ", size, " but must be >= 0");
   TORCH_CHECK(step > 0, "step is ", step, " but must be > 0");
   // All tensors are contiguous in their parent's eyes, so strides are right here.
-  std::vector<c10::SymInt> sizes(self.sizes().begin(), self.sizes().end());
-  std::vector<c10::SymInt> strides(self.strides().begin(), self.strides().end());
+  Dims sizes = ShapeOf(self).dims, params{0};
+  for (int64_t stride : self.strides()) params.push_back(stride);
   int64_t along = self.dim() == 0 ? 1 : self.stride(dim);
   if (self.dim() > 0) {
     sizes[static_cast<size_t>(dim)] = (extent - size) / step + 1;
-    strides[static_cast<size_t>(dim)] = along * step;
+    params[static_cast<size_t>(dim) + 1] = along * step;
   }
-  sizes.emplace_back(size);
-  strides.emplace_back(along);
-  return AsStrided(self, sizes, strides, c10::SymInt(0));
+  sizes.push_back(size);
+  params.push_back(along);
+  return View(self, {ViewKind::kAsStrided, ShapeOf(self).with(sizes), params, {}});
 }
 
 at::Tensor ViewDtype(const at::Tensor& self, at::ScalarType dtype) {
@@ -344,6 +344,11 @@ at::Tensor NegView(const at::Tensor& self) {
 
 at::Tensor FwPrimal(const at::Tensor& self, int64_t) { return Alias(self); }
 at::Tensor MakeDual(const at::Tensor& primal, const at::Tensor&, int64_t) { return Alias(primal); }
+
+// Forward AD asks before it keeps a tangent; a tensor without storage has its own elements only.
+bool HasSameStorageNumel(const at::Tensor& self, const at::Tensor& other) {
+  return self.numel() == other.numel();
+}
 
 // ---- In-place views: the tensor object takes the view's place.
 
@@ -411,6 +416,7 @@ TORCH_LIBRARY_IMPL(aten, XLA, m) {
   m.impl("lift_fresh", TORCH_FN(Alias));
   m.impl("_fw_primal", TORCH_FN(FwPrimal));
   m.impl("_make_dual", TORCH_FN(MakeDual));
+  m.impl("_has_same_storage_numel", TORCH_FN(HasSameStorageNumel));
   m.impl("permute", TORCH_FN(Permute));
   m.impl("transpose.int", TORCH_FN(Transpose));
   m.impl("t", TORCH_FN(T));

@@ -24,6 +24,22 @@ void InitTensor(py::module_& m) {
       "_xla_get_tensor_id", [](const at::Tensor& t) { return Unwrap(t).alias_id(); },
       py::arg("tensor"));
   m.def(
+      "_xla_root",
+      [](const at::Tensor& t) {
+        lazy::Tensor root = Unwrap(t).Root();
+        Shape shape = root.value().shape();
+        return Wrap(std::move(root), shape);
+      },
+      py::arg("tensor"));
+  m.def(
+      "_xla_is_root", [](const at::Tensor& t) { return !Unwrap(t).is_view(); }, py::arg("tensor"));
+  m.def(
+      "_xla_rebase",
+      [](const at::Tensor& t, const at::Tensor& root) {
+        return Wrap(Unwrap(t).Rebase(Unwrap(root)), ShapeOf(t));
+      },
+      py::arg("tensor"), py::arg("root"));
+  m.def(
       "_xla_sync",
       [](int device, bool wait) {
         const ir::SourceLine* line = ir::CurrentLine();

@@ -96,6 +96,7 @@ void Alias::DropCachedViewsLocked(std::vector<ir::Value>& dropped, bool keep_dat
 Ref<ViewPath> ViewPath::Make(Alias* alias, Ref<ViewPath> parent, ViewStep&& step) {
   auto* p = new (pool::Allocate(sizeof(ViewPath))) ViewPath;
   p->alias_ = alias;
+  alias->paths_.fetch_add(1, std::memory_order_relaxed);
   p->parent_ = std::move(parent);
   p->step_ = std::move(step);
   return Ref<ViewPath>::Adopt(p);
@@ -117,6 +118,7 @@ void ViewPath::Release() {
         if (p->next_cached_ != nullptr) p->next_cached_->prev_cached_ = p->prev_cached_;
       }
     }
+    p->alias_->paths_.fetch_sub(1, std::memory_order_relaxed);
     ViewPath* parent = p->parent_.Detach();
     p->~ViewPath();
     pool::Free(p, sizeof(ViewPath));
@@ -145,9 +147,19 @@ ir::Value ViewPath::Read(Alias& alias, const ir::Value& base) {
 }
 
 ir::Value ViewPath::WriteBack(Alias& alias, const ir::Value& base, ir::Value value) {
-  ir::Value parent = parent_ ? parent_->Read(alias, base) : base;
-  ir::Value written = step_.Write(std::move(parent), std::move(value));
-  return parent_ ? parent_->WriteBack(alias, base, std::move(written)) : written;
+  for (ViewPath* p = this; p != nullptr; p = p->parent_.get()) {
+    ir::Value parent = p->parent_ ? p->parent_->Read(alias, base) : base;
+    const ViewStep& step = p->step_;
+    if (p != this && (step.kind == ViewKind::kExpand || step.kind == ViewKind::kAsStrided)) {
+      // Written is a view of these elements that repeat others: view.cc asks which have changed.
+      ViewStep partly = step;
+      partly.params.push_back(1);
+      value = partly.Write(std::move(parent), std::move(value));
+    } else {
+      value = step.Write(std::move(parent), std::move(value));
+    }
+  }
+  return value;
 }
 
 bool ViewPath::Injective() const {
@@ -190,6 +202,30 @@ Tensor Tensor::View(ViewStep&& step) const {
     }
   }
   t.path_ = ViewPath::Make(alias_.get(), std::move(parent), std::move(step));
+  return t;
+}
+
+bool Tensor::HasOtherViews() const {
+  uint32_t own = 0;
+  for (const ViewPath* p = path_.get(); p != nullptr; p = p->parent().get()) ++own;
+  return alias_->paths() > own;
+}
+
+Tensor Tensor::Root() const {
+  Tensor t = *this;
+  t.path_ = {};
+  return t;
+}
+
+Tensor Tensor::Rebase(const Tensor& root) const {
+  XLA_CHECK(!root.path_, kInvalidArgument, "the root of a view is no view");
+  std::vector<const ViewPath*> chain;
+  for (const ViewPath* p = path_.get(); p != nullptr; p = p->parent().get()) chain.push_back(p);
+  Tensor t = root;
+  for (auto p = chain.rbegin(); p != chain.rend(); ++p) {
+    ViewStep step = (*p)->step();
+    t.path_ = ViewPath::Make(t.alias_.get(), t.path_, std::move(step));
+  }
   return t;
 }
 

@@ -37,6 +37,8 @@ class Alias {
   void DropCachedViews(const std::function<bool(ir::RecorderId)>& mine);
   // Whether it ever took a value in place of another: state that steps update, such as parameters.
   bool written() const { return written_.load(std::memory_order_relaxed); }
+  // How many view paths there are over it.
+  uint32_t paths() const { return paths_.load(std::memory_order_relaxed); }
 
  private:
   friend class Registry;
@@ -56,6 +58,7 @@ class Alias {
   ViewPath* cached_views_ = nullptr;
   Alias* prev_ = nullptr;  // registry of the device
   Alias* next_ = nullptr;
+  std::atomic<uint32_t> paths_{0};
 };
 
 // One more step over an alias or over another view; immutable but for the cached value.
@@ -119,6 +122,12 @@ class Tensor {
   // Takes the value of equal shape and dtype in place, for all tensors of the alias.
   void Write(ir::Value value) const;
   Tensor View(ViewStep&& step) const;
+  // Whether there are views over its alias beside those that it is made of itself.
+  bool HasOtherViews() const;
+  // The whole of what this is a view of.
+  Tensor Root() const;
+  // What this tensor is to its root, of another root of the same shape and dtype.
+  Tensor Rebase(const Tensor& root) const;
 
  private:
   Ref<Alias> alias_;

@@ -7,6 +7,7 @@
 #include "hlo/constant.h"
 #include "hlo/elementwise.h"
 #include "hlo/movement.h"
+#include "hlo/reduce.h"
 
 namespace torch_xla::lazy {
 namespace {
@@ -36,6 +37,53 @@ hlo::Value Unexpand(hlo::Value view, const Dims& parent) {
   }
   hlo::Value first = hlo::Slice(view, Dims(limit.size(), 0), limit, Dims(limit.size(), 1));
   return hlo::Reshape(first, parent);
+}
+
+// The bits as an unsigned integer, so that a NaN equals itself and zeros have signs.
+hlo::Value Bits(hlo::Value x) {
+  if (x.dtype() == DType::kBool) return hlo::Convert(x, DType::kU8);
+  switch (ByteSize(x.dtype())) {
+    case 1: return hlo::BitcastConvert(x, DType::kU8);
+    case 2: return hlo::BitcastConvert(x, DType::kU16);
+    case 4: return hlo::BitcastConvert(x, DType::kU32);
+    default: return hlo::BitcastConvert(x, DType::kU64);
+  }
+}
+
+hlo::Value FromBits(hlo::Value bits, DType to) {
+  return to == DType::kBool ? hlo::Convert(bits, to) : hlo::BitcastConvert(bits, to);
+}
+
+// Where two values of one shape differ in a bit.
+hlo::Value Changed(hlo::Value a, hlo::Value b) {
+  if (!IsComplex(a.dtype())) return hlo::Ne(Bits(a), Bits(b));
+  return hlo::Or(hlo::Ne(Bits(hlo::Real(a)), Bits(hlo::Real(b))),
+                 hlo::Ne(Bits(hlo::Imag(a)), Bits(hlo::Imag(b))));
+}
+
+// The parent of an expanded view of which some elements were written: of the elements that are one
+// in the parent it takes the changed one.
+hlo::Value UnexpandChanged(hlo::Value parent, hlo::Value view) {
+  if (IsComplex(view.dtype())) {
+    return hlo::Complex(UnexpandChanged(hlo::Real(parent), hlo::Real(view)),
+                        UnexpandChanged(hlo::Imag(parent), hlo::Imag(view)));
+  }
+  const Dims& small = parent.dims();
+  size_t extra = view.dims().size() - small.size();
+  Dims repeated;
+  for (size_t i = 0; i < view.dims().size(); ++i) {
+    if (i < extra || (small[i - extra] == 1 && view.dims()[i] != 1)) {
+      repeated.push_back(static_cast<int64_t>(i));
+    }
+  }
+  hlo::Value changed = Changed(view, hlo::BroadcastTo(parent, view.dims()));
+  hlo::Value bits = Bits(view);
+  hlo::Value written = hlo::Select(changed, bits, hlo::FullLike(bits, 0));
+  auto reduce = [&](hlo::Value x, hlo::Reducer reducer) {
+    return hlo::Reshape(hlo::Reduce(x, repeated, reducer), small);
+  };
+  hlo::Value taken = FromBits(reduce(written, hlo::Reducer::kMax), parent.dtype());
+  return hlo::Select(reduce(changed, hlo::Reducer::kOr), taken, parent);
 }
 
 hlo::Value ReadSlice(hlo::Value parent, Span params, const Shape& view) {
@@ -173,10 +221,20 @@ hlo::Value ReadStrided(hlo::Value parent, Span params, const Shape& view) {
   return hlo::Reshape(taken, view.dims);
 }
 
+// `partly`: elements that are unchanged write nothing, so that they don't undo what was written to
+// others at the same place.
 hlo::Value WriteStrided(hlo::Value parent, hlo::Value view, Span params) {
   if (view.shape().numel() == 0) return parent;
+  Builder& b = parent.builder();
+  bool partly = params.size() > view.dims().size() + 1;
   hlo::Value flat = hlo::Reshape(parent, {parent.shape().numel()});
-  hlo::Value indices = StridedIndices(parent.builder(), params, view.dims());
+  hlo::Value indices = StridedIndices(b, params, view.dims());
+  if (partly) {
+    hlo::Value changed =
+        hlo::Reshape(Changed(view, ReadStrided(parent, params, view.shape())), indices.dims());
+    hlo::Value outside = hlo::FullInt(b, indices.shape(), parent.shape().numel());
+    indices = hlo::Select(changed, indices, outside);
+  }
   hlo::Value update = hlo::Reshape(view, {view.shape().numel()});
   return hlo::Reshape(Overwrite(flat, indices, update, ToScatter({}, {0})), parent.dims());
 }
@@ -261,7 +319,12 @@ void LowerWrite(ViewKind kind, const Node& node, Operands in, Results& out) {
     case ViewKind::kReshape: out.push_back(hlo::Reshape(view, parent.dims())); return;
     case ViewKind::kPermute: out.push_back(hlo::Transpose(view, Inverse(params))); return;
     case ViewKind::kExpand:
-      out.push_back(view.shape().numel() == 0 ? parent : Unexpand(view, parent.dims()));
+      if (view.shape().numel() == 0) {
+        out.push_back(parent);
+      } else {
+        bool partly = !params.empty();
+        out.push_back(partly ? UnexpandChanged(parent, view) : Unexpand(view, parent.dims()));
+      }
       return;
     case ViewKind::kSlice: out.push_back(WriteSlice(parent, view, params)); return;
     case ViewKind::kDynamicSlice:

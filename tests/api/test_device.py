@@ -1,11 +1,15 @@
 """Devices: names, counts, the current one, and torch's own device module."""
 
+import warnings
+
 import pytest
 import torch
 
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.runtime as xr
+
+from .conftest import assert_same
 
 
 def test_device_names(device):
@@ -126,3 +130,54 @@ def test_cpu_backward_before_the_first_device(run_python):
         """
     )
     assert done.stdout.strip() == "[2.0, 2.0]", done.stderr
+
+
+def test_what_torchs_utilities_ask(device):
+    """Loaders that pin, hooks that save on the CPU, sequences of checkpoints, default devices."""
+    from torch.utils.checkpoint import checkpoint_sequential
+    from torch.utils.data import DataLoader, TensorDataset
+
+    loader = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, pin_memory=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is no accelerator to pin for
+        assert [b.to(device).sum().item() for (b,) in loader] == [6, 22]
+    x = torch.arange(4.0, device=device, requires_grad=True)
+    with torch.autograd.graph.save_on_cpu():
+        y = (x * x).exp()
+    y.sum().backward()
+    c = torch.arange(4.0, requires_grad=True)
+    (c * c).exp().sum().backward()
+    assert_same(x.grad, c.grad, rtol=1e-5, atol=1e-5)
+    layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(4))).to(device)
+    out = checkpoint_sequential(layers, 2, x, use_reentrant=False)
+    assert_same(out, layers(x).detach().cpu())
+    with torch.device("xla"):
+        assert torch.ones(2).device == torch.nn.Linear(1, 1).weight.device == device
+    assert torch.get_device_module(device) is torch.xla
+    assert torch.func.vmap(lambda t: t * 2)(x.detach()).device == device
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own
+def test_forward_mode_gradients(device):
+    def f(t):
+        return (t * t).sin().sum(0)
+
+    x, v = torch.rand(3, 2), torch.rand(3, 2)
+    theirs = torch.func.jvp(f, (x,), (v,))
+    ours = torch.func.jvp(f, (x.to(device),), (v.to(device),))
+    for a, b in zip(ours, theirs, strict=True):
+        assert_same(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr, torch.Tensor.to_mkldnn]
+)
+def test_layouts_that_the_device_has_not(device, make):
+    with pytest.raises(NotImplementedError, match="XLA devices have dense ones only"):
+        make(torch.ones(2, 2, device=device))
+
+
+def test_compile_says_that_it_is_not_there_yet(device):
+    compiled = torch.compile(lambda t: t + 1, backend="eager")
+    with pytest.raises(Exception, match=r"torch\.compile does not take XLA tensors yet"):
+        compiled(torch.ones(2, device=device))

@@ -177,3 +177,8 @@ def test_failing_step_closures(device):
     with pytest.raises(KeyError, match="mine"):
         torch_xla.sync()
     torch_xla.sync()
+
+
+def test_a_step_closure_must_be_callable():
+    with pytest.raises(TypeError, match="must be callable, got int"):
+        xm.add_step_closure(3)

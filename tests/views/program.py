@@ -1,30 +1,61 @@
 """Random programs of views, writes, reads and syncs, run on the CPU and on xla:0 side by side.
 
 A program is a list of choices drawn by `draw(n)` (an int in [0, n)), so that hypothesis and a plain
-random generator can both drive it. What the two devices are documented to differ in is left out by
-name: `contiguous`, `reshape` and `flatten` of a non-trivial view (ours alias, eager copies), writes
-through overlapping views (expand, unfold, overlapping as_strided), views that eager refuses.
+random generator can both drive it. It is a coroutine that stops where values are wanted, so that
+many programs can share one compilation: `run_together`.
+
+What the devices are documented to differ in is left out by name:
+- `contiguous`, `reshape`, `flatten` of what eager would copy: ours alias, the result is cloned;
+- views that eager refuses (ours are accepted): `view` is only asked where eager can;
+- writes through overlapping views, and copies between overlapping ones that are not the same;
+- `as_strided`, `resize_` and `view(dtype)` read the layout: asked of contiguous tensors;
+- a change of shape in place (`t_`, `squeeze_`) of a base whose views autograd has recorded (ours
+  raises: torch would replay these views on the base as it is then);
+- a tensor that `resize_` makes larger has memory of its own: asked where nothing else shares it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 import torch_xla
+from torch_xla import _XLAC
+
+from . import steps, view_steps, write_steps  # noqa: F401  (these two fill the lists of steps)
 
 Draw = Callable[[int], int]
+# What a program waits for: its tensors' values, or a sync (None).
+Request = Sequence[torch.Tensor] | None
+Coroutine = Generator[Request, Sequence[torch.Tensor], None]
+
+FLOATS = (torch.float32, torch.float64, torch.complex64, torch.bfloat16)
+DTYPES = (
+    *(torch.float32,) * 6,
+    *(torch.int64, torch.int32) * 2,
+    torch.float64,
+    torch.bool,
+    torch.uint8,
+    torch.int16,
+    *(torch.complex64,) * 3,
+    torch.bfloat16,
+)
 
 
-@dataclass
+@dataclass(eq=False)
 class Pair:
-    """One tensor on both devices; `overlapping`: elements share memory, so it is never written."""
+    """One tensor on both devices."""
 
     cpu: torch.Tensor
     xla: torch.Tensor
-    overlapping: bool = False
+    # A view by another dtype: only whole, well-formed numbers are written through it.
+    bits: bool = False
+    # A view, or one of a view, that autograd replays by a function in eager, too.
+    replayed: bool = False
 
 
 @dataclass
@@ -32,218 +63,260 @@ class Program:
     draw: Draw
     with_grad: bool = False
     pairs: list[Pair] = field(default_factory=list)
+    leaves: list[Pair] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-
-    def dim(self, t: torch.Tensor) -> int:
-        return self.draw(t.dim()) - (t.dim() if self.draw(3) == 0 else 0)
-
-    # ---- Steps: each returns a function to run on both tensors, or None when it does not fit.
-
-    def view_step(self, p: Pair) -> tuple[str, Callable, bool] | None:
-        t = p.cpu
-        kind = self.draw(16)
-        if self.with_grad and kind in (11, 12, 14):
-            return None  # autograd forbids writes beside views of one multi-output operator
-        if kind == 0 and t.is_contiguous():
-            shape = self.factor(t.numel())
-            return f"view{shape}", lambda x: x.view(shape), False
-        if kind == 1 and t.dim() >= 1:
-            perm = list(range(t.dim()))
-            for i in range(len(perm) - 1, 0, -1):
-                j = self.draw(i + 1)
-                perm[i], perm[j] = perm[j], perm[i]
-            return f"permute{perm}", lambda x: x.permute(perm), False
-        if kind == 2 and t.dim() >= 2:
-            a, b = self.dim(t), self.dim(t)
-            return f"transpose({a},{b})", lambda x: x.transpose(a, b), False
-        if kind == 3 and t.dim() >= 1:
-            d = self.dim(t)
-            n = t.size(d)
-            start, length, step = self.draw(n + 1), self.draw(n + 1), 1 + self.draw(3)
-            index = (slice(None),) * (d % t.dim()) + (slice(start, start + length, step),)
-            return f"slice{index}", lambda x: x[index], False
-        if kind == 4 and t.dim() >= 1 and t.size(d := self.dim(t)) > 0:
-            i = self.draw(t.size(d))
-            return f"select({d},{i})", lambda x: x.select(d, i), False
-        if kind == 5 and t.dim() <= 4:
-            d = self.draw(t.dim() + 1)
-            return f"unsqueeze({d})", lambda x: x.unsqueeze(d), False
-        if kind == 6:
-            return "squeeze()", lambda x: x.squeeze(), False
-        if kind == 7 and t.dim() >= 1:
-            d = self.dim(t)
-            return f"squeeze({d})", lambda x: x.squeeze(d), False
-        if kind == 8 and t.dim() <= 3:
-            n = 1 + self.draw(3)
-            shape = (n, *(2 if s == 1 and self.draw(2) else s for s in t.shape))
-            return f"expand{shape}", lambda x: x.expand(shape), True
-        if kind == 9 and t.dim() >= 2:
-            a = self.draw(t.dim())
-            b = (a + 1 + self.draw(t.dim() - 1)) % t.dim()
-            offset = self.draw(5) - 2
-            return f"diagonal({offset},{a},{b})", lambda x: x.diagonal(offset, a, b), False
-        if kind == 10 and t.dim() >= 1 and t.size(d := self.dim(t)) > 0:
-            size = 1 + self.draw(t.size(d))
-            step = 1 + self.draw(3)
-            return f"unfold({d},{size},{step})", lambda x: x.unfold(d, size, step), step < size
-        if kind == 11 and t.dim() >= 1:
-            d, n, i = self.dim(t), 1 + self.draw(3), self.draw(3)
-            return f"split({n},{d})[{i}]", lambda x: pick(x.split(n, d), i), False
-        if kind == 12 and t.dim() >= 1 and t.size(d := self.dim(t)) > 0:
-            i = self.draw(t.size(d))
-            return f"unbind({d})[{i}]", lambda x: x.unbind(d)[i], False
-        if kind == 13:
-            return "detach()", lambda x: x.detach(), False
-        if kind == 14 and t.dim() >= 1:
-            d, n, i = self.dim(t), 1 + self.draw(4), self.draw(4)
-            return f"chunk({n},{d})[{i}]", lambda x: pick(x.chunk(n, d), i), False
-        if kind == 15 and t.dim() >= 1:
-            d = self.dim(t)
-            n = t.size(d)
-            start = self.draw(n + 1)
-            length = self.draw(n - start + 1)
-            return f"narrow({d},{start},{length})", lambda x: x.narrow(d, start, length), False
-        return None
-
-    def factor(self, n: int) -> tuple[int, ...]:
-        shape: list[int] = []
-        while n > 1 and len(shape) < 3:
-            divisors = [d for d in range(1, n + 1) if n % d == 0]
-            d = divisors[self.draw(len(divisors))]
-            shape.append(d)
-            n //= d
-        return (*shape, n) if n != 1 or not shape else tuple(shape)
-
-    def write_step(self, p: Pair) -> tuple[str, Callable] | None:
-        t = p.cpu
-        kind = self.draw(11)
-        value = 1.5 + self.draw(7)
-        if kind == 0:
-            return f"add_({value})", lambda x: x.add_(value)
-        if kind == 1:
-            return f"mul_({value})", lambda x: x.mul_(value)
-        if kind == 2:
-            return f"fill_({value})", lambda x: x.fill_(value)
-        if kind == 3:
-            return "zero_()", lambda x: x.zero_()
-        if kind == 4:
-            return "copy_(arange)", lambda x: x.copy_(ramp(x).to(x.device))
-        if kind == 5:
-            return "neg_()", lambda x: x.neg_()
-        if kind == 6 and t.dim() >= 1 and t.size(0) > 0:
-            i = self.draw(t.size(0))
-            return f"[{i}] = {value}", lambda x: x.__setitem__(i, value)
-        if kind == 7 and t.dim() >= 1:
-            return f"[::2] = {value}", lambda x: x.__setitem__(slice(None, None, 2), value)
-        if kind == 8:
-            return "out=", lambda x: torch.mul(x.detach().clone(), 2.0, out=x)
-        if kind == 9:
-            return "masked_fill_", lambda x: x.masked_fill_(x.detach() > 3, value)
-        if kind == 10 and t.dim() >= 1 and t.size(0) > 1:
-            return "index_put_", lambda x: x.index_put_(
-                (torch.tensor([1, 0], device=x.device),), torch.tensor(value, device=x.device)
-            )
-        return None
+    hooks: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = field(default_factory=list)
 
     # ---- Running.
 
-    def start(self) -> None:
-        shape = tuple(1 + self.draw(4) for _ in range(1 + self.draw(3)))
-        cpu = ramp(torch.empty(shape))
-        xla = cpu.to("xla")
-        if self.with_grad:
-            cpu, xla = cpu.requires_grad_(), xla.requires_grad_()
-            self.leaf = Pair(cpu, xla)
-            cpu, xla = cpu * 1.5, xla * 1.5
-        self.pairs.append(Pair(cpu, xla))
-        self.log.append(f"t0 = ramp{shape}")
+    def run(self, length: int) -> Coroutine:
+        try:
+            for _ in range(1 + self.draw(2)):
+                self.start()
+            for _ in range(length):
+                yield from self.step()
+            yield from self.compare(self.pairs)
+            if self.with_grad:
+                yield from self.compare_gradients()
+        except Difference:
+            raise
+        except Exception as e:
+            raise Difference(f"{type(e).__name__}: {e}\n{self.text()}") from e
 
-    def step(self) -> None:
+    def start(self) -> None:
+        shape = tuple(self.draw(5) for _ in range(self.draw(4)))
+        if self.draw(4) > 0:
+            shape = tuple(max(n, 1) for n in shape)
+        if self.with_grad:
+            dtype = (torch.float32, torch.float32, torch.complex64)[self.draw(3)]
+        else:
+            dtype = DTYPES[self.draw(len(DTYPES))]
+        cpu = steps.ramp(shape, dtype)
+        xla = cpu.to("xla")
+        self.log.append(f"t{len(self.pairs)} = ramp({shape}, {dtype})")
+        if self.with_grad and self.draw(5) > 0:
+            cpu, xla = cpu.requires_grad_(), xla.requires_grad_()
+            self.leaves.append(Pair(cpu, xla))
+            self.log[-1] += ".requires_grad_()"
+            if self.draw(8) > 0:
+                cpu, xla = cpu * 1.5, xla * 1.5
+                self.log[-1] += " * 1.5"
+        self.pairs.append(Pair(cpu, xla))
+
+    def step(self) -> Coroutine:
         i = self.draw(len(self.pairs))
-        p = self.pairs[i]
-        kind = self.draw(12)
-        if kind < 5:
-            chosen = self.view_step(p)
-            if chosen is None:
-                return
-            name, fn, overlapping = chosen
-            if name == "detach()" and self.with_grad:
-                return
-            self.log.append(f"t{len(self.pairs)} = t{i}.{name}")
-            self.pairs.append(Pair(fn(p.cpu), fn(p.xla), p.overlapping or overlapping))
-        elif kind < 9:
-            write = self.write_step(p)
-            if write is None or p.overlapping or (write[0] == "out=" and self.with_grad):
-                return
-            self.log.append(f"t{i}.{write[0]}")
-            try:
-                write[1](p.cpu)
-            except RuntimeError as e:
-                # Autograd forbids some writes (views made by split...): it must on both.
-                self.log.append(f"  raised {str(e)[:60]}")
-                try:
-                    write[1](p.xla)
-                except RuntimeError:
-                    return
-                raise AssertionError(f"only eager raised: {e}") from None
-            write[1](p.xla)
-        elif kind == 9:
-            self.log.append(f"t{len(self.pairs)} = t{i}.clone()")
-            self.pairs.append(Pair(p.cpu.clone(), p.xla.clone(), False))
-        elif kind == 10:
+        kind = self.draw(24)
+        if kind < 9 and len(self.pairs) < 12:
+            self.apply(i, steps.view(self, self.pairs[i]), new=True)
+        elif kind < 17:
+            p = self.pairs[i]
+            if not steps.overlaps_itself(p.cpu):
+                self.apply(i, steps.write(self, p), new=False)
+        elif kind == 17:
+            self.apply(i, steps.in_place_view(self, self.pairs[i]), new=False)
+        elif kind == 18:
+            self.apply(i, steps.Step("clone()", torch.clone), new=True)
+        elif kind == 19:
+            self.apply(i, steps.compute(self, self.pairs[i]), new=True)
+        elif kind == 20 and self.with_grad:
+            self.add_hook(self.pairs[i])
+        elif kind <= 22:
             self.log.append("sync")
-            torch_xla.sync()
+            yield None
         else:
             self.log.append(f"read t{i}")
-            self.compare(i)
+            yield from self.compare([self.pairs[i]])
 
-    def compare(self, i: int) -> None:
+    def apply(self, i: int, step: steps.Step | None, new: bool) -> None:
+        if step is None:
+            return
         p = self.pairs[i]
-        got = p.xla.detach().cpu()
-        if got.shape != p.cpu.shape or not torch.equal(got, p.cpu.detach()):
-            raise AssertionError(f"t{i} differs: {got} instead of {p.cpu.detach()}\n" + self.text())
+        name = f"t{len(self.pairs)} = " if new else ""
+        self.log.append(f"{name}t{i}.{step.text}")
+        cpu = self.attempt(step, p.cpu, [o.cpu for o in step.others])
+        xla = self.attempt(step, p.xla, [o.xla for o in step.others])
+        if isinstance(cpu, Exception) or isinstance(xla, Exception):
+            self.same_error(cpu, xla)
+        elif new and not _error_of(lambda: cpu.grad_fn):  # some stale views eager cannot replay
+            self.check_metadata(cpu, xla)
+            self.pairs.append(Pair(cpu, xla, p.bits or step.bits, p.replayed or step.replayed))
 
-    def finish(self) -> None:
-        for i in range(len(self.pairs)):
-            self.compare(i)
-        if self.with_grad:
-            losses = [
-                sum((d(p).sum() * (k + 1) for k, p in enumerate(self.pairs)), start=torch.zeros(()))
-                for d in (lambda p: p.cpu, lambda p: p.xla)
-            ]
-            if losses[0].requires_grad:
-                losses[0].backward()
-                losses[1].backward()
-                want, got = self.leaf.cpu.grad, self.leaf.xla.grad
-                if (want is None) != (got is None):
-                    raise AssertionError(f"grad {got} instead of {want}\n" + self.text())
-                if want is not None and got is not None:
-                    torch.testing.assert_close(
-                        got.cpu(), want, msg=lambda m: m + "\n" + self.text()
-                    )
+    def attempt(self, step: steps.Step, x: torch.Tensor, others: list[torch.Tensor]) -> Any:
+        try:
+            if step.no_grad:
+                with torch.no_grad():
+                    return step.fn(x, *others)
+            return step.fn(x, *others)
+        except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError) as e:
+            return e
+
+    def same_error(self, cpu: Any, xla: Any) -> None:
+        self.log.append(f"  raised {_words(cpu)} | {_words(xla)}")
+        if type(cpu) is not type(xla) or _words(cpu) != _words(xla):
+            raise Difference(f"{cpu!r:.300} on the CPU, {xla!r:.300} on xla\n{self.text()}")
+
+    def check_metadata(self, cpu: torch.Tensor, xla: torch.Tensor) -> None:
+        for what in ("shape", "dtype", "requires_grad", "is_leaf", "_version"):
+            if getattr(cpu, what) != getattr(xla, what):
+                raise Difference(
+                    f"{what} is {getattr(xla, what)} instead of {getattr(cpu, what)}\n{self.text()}"
+                )
+
+    def add_hook(self, p: Pair) -> None:
+        if not (p.cpu.requires_grad and p.xla.requires_grad):
+            return
+        # torch 2.13 crashes on a hook of a view whose base was written since, unless asked before.
+        if _error_of(lambda: p.cpu.grad_fn) or _error_of(lambda: p.xla.grad_fn):
+            return
+        self.log.append(f"t{self.pairs.index(p)}.register_hook(g * 2)")
+        seen: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
+        for t, grads in ((p.cpu, seen[0]), (p.xla, seen[1])):
+            t.register_hook(lambda g, grads=grads: grads.append(g.detach()) or g * 2)
+        self.hooks.append(seen)
+
+    def compare(self, pairs: Sequence[Pair]) -> Coroutine:
+        pairs = list(pairs)
+        for p in list(pairs):
+            # Autograd refuses to look at some views after a write to their base.
+            if _error_of(lambda: p.cpu.grad_fn):  # noqa: B023
+                self.log.append(f"  eager does not look at t{self.pairs.index(p)}")
+                self.pairs[self.pairs.index(p)] = Pair(p.cpu.detach(), p.xla.detach(), p.bits)
+                pairs.remove(p)
+        got = yield [p.xla.detach() for p in pairs]
+        for p, g in zip(pairs, got, strict=True):
+            self.check_metadata(p.cpu, p.xla)
+            self.same(f"t{self.pairs.index(p)}", g, p.cpu.detach())
+
+    def same(self, what: str, got: torch.Tensor, want: torch.Tensor) -> None:
+        want = want.resolve_conj().resolve_neg()
+        if got.shape == want.shape and got.dtype == want.dtype and torch.equal(got, want):
+            return
+        try:
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
+        except AssertionError as e:
+            raise Difference(
+                f"{what} differs: {got} instead of {want}\n{e}\n{self.text()}"
+            ) from None
+
+    def compare_gradients(self) -> Coroutine:
+        double = self.draw(2) == 0
+        self.log.append(f"gradients, {double=}")
+        results = []
+        for d in ("cpu", "xla"):
+            try:
+                results.append(self.gradients(d, double))
+            except RuntimeError as e:
+                results.append(e)
+        cpu, xla = results
+        if isinstance(cpu, Exception) or isinstance(xla, Exception):
+            self.same_error(cpu, xla)
+            return
+        for want, got in self.hooks:
+            cpu.append(len(want))
+            xla.append(len(got))
+            cpu += want
+            xla += got
+        if len(cpu) != len(xla):
+            raise Difference(f"{len(xla)} gradients instead of {len(cpu)}\n{self.text()}")
+        values = yield [g for g in xla if isinstance(g, torch.Tensor)]
+        values = list(values)
+        for i, (want, got) in enumerate(zip(cpu, xla, strict=True)):
+            if isinstance(want, torch.Tensor) and isinstance(got, torch.Tensor):
+                self.same(f"gradient {i}", values.pop(0), want)
+            elif want is not got and want != got:
+                raise Difference(f"gradient {i} is {got} instead of {want}\n{self.text()}")
+
+    def gradients(self, device: str, double: bool) -> list[Any]:
+        loss = torch.zeros((), device=device)
+        for k, p in enumerate(self.pairs):
+            t = getattr(p, device)
+            if not (t.is_floating_point() or t.is_complex()):
+                continue
+            weight = steps.ramp(t.shape, torch.float32).to(device) + k
+            if t.is_complex():
+                loss = loss + (t.real * weight).sum() + (t.imag * (weight + 1)).sum()
+            else:
+                loss = loss + (t * weight).sum()
+        leaves = [getattr(p, device) for p in self.leaves]
+        if not loss.requires_grad or not leaves:
+            return []
+        first = torch.autograd.grad(loss, leaves, create_graph=double, allow_unused=True)
+        out: list[Any] = [None if g is None else g.detach() for g in first]
+        squares = [(g * g.conj()).real.sum() for g in first if g is not None and g.requires_grad]
+        if double:
+            # Where nothing depends on a leaf, one device may say None and the other 0.
+            zeros = [torch.zeros_like(x) for x in leaves]
+            second: Sequence[torch.Tensor | None] = zeros
+            if squares:
+                second = torch.autograd.grad(sum(squares), leaves, allow_unused=True)
+            out += [z if g is None else g.detach() for g, z in zip(second, zeros, strict=True)]
+        return out
 
     def text(self) -> str:
         return "\n".join(self.log)
 
 
-def pick(parts: tuple[torch.Tensor, ...] | list[torch.Tensor], i: int) -> torch.Tensor:
-    return parts[i % len(parts)]
+class Difference(AssertionError):
+    """The devices differ; the text has the program."""
 
 
-def ramp(x: torch.Tensor) -> torch.Tensor:
-    return torch.arange(float(x.numel())).reshape(x.shape)
-
-
-def run(draw: Draw, steps: int, with_grad: bool = False) -> Program:
-    """Runs a random program; raises AssertionError with its text on a difference."""
-    program = Program(draw, with_grad)
-    program.start()
+def _error_of(fn: Callable[[], Any]) -> Exception | None:
     try:
-        for _ in range(steps):
-            program.step()
-        program.finish()
-    except AssertionError:
-        raise
-    except Exception as e:
-        raise AssertionError(f"{type(e).__name__}: {e}\n" + program.text()) from e
+        fn()
+    except RuntimeError as e:
+        return e
+    return None
+
+
+def _words(e: Any) -> str:
+    """The first line of an error, less the names that say which device it was."""
+    if not isinstance(e, Exception):
+        return "nothing"
+    line = str(e).split("\n")[0]
+    for ours, theirs in (("torch.XLAFloatType", "torch.FloatType"), ("XLA", ""), ("CPU", "")):
+        line = line.replace(ours, theirs)
+    return line[:80].lower()
+
+
+def seeded(first: int, count: int) -> list[tuple[Program, int]]:
+    """The programs of these seeds; odd ones have gradients."""
+    made = []
+    for seed in range(first, first + count):
+        rng = random.Random(seed)
+        made.append((Program(rng.randrange, with_grad=seed % 2 == 1), rng.randint(5, 30)))
+    return made
+
+
+def run(draw: Draw, length: int, with_grad: bool = False) -> Program:
+    """Runs one random program; raises Difference with its text when the devices differ."""
+    program = Program(draw, with_grad)
+    (failure,) = run_together([(program, length)])
+    if failure is not None:
+        raise failure
     return program
+
+
+def run_together(programs: Sequence[tuple[Program, int]]) -> list[Difference | None]:
+    """Runs programs in lock-step: what they wait for is computed by one graph for all of them."""
+    failures: list[Difference | None] = [None] * len(programs)
+    waiting: dict[int, tuple[Coroutine, Request]] = {}
+
+    def resume(i: int, coroutine: Coroutine, values: Sequence[torch.Tensor] | None) -> None:
+        try:
+            waiting[i] = (coroutine, coroutine.send(values))  # type: ignore[arg-type]
+        except StopIteration:
+            pass
+        except Difference as e:
+            failures[i] = e
+
+    for i, (program, length) in enumerate(programs):
+        resume(i, program.run(length), None)
+    while waiting:
+        now, waiting = waiting, {}
+        wanted = [t for _, request in now.values() for t in request or ()]
+        values = iter(_XLAC._xla_to_cpu(wanted) if wanted else ())
+        if any(request is None for _, request in now.values()):
+            torch_xla.sync()
+        for i, (coroutine, request) in now.items():
+            resume(i, coroutine, None if request is None else [next(values) for _ in request])
+    return failures

@@ -6,7 +6,7 @@ import os
 import torch
 
 from .. import _XLAC
-from . import device_module, log, module_to, plugins, random, serialization
+from . import copying, device_module, log, module_to, plugins, random, serialization
 
 _done = False
 
@@ -25,5 +25,6 @@ def run() -> None:
     random.wrap_torch_seeding()
     serialization.register()
     module_to.wrap()
+    copying.wrap()
     # Work in flight is drained and the client destroyed before static destructors run.
     atexit.register(_XLAC._xla_shutdown)

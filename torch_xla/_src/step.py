@@ -63,7 +63,12 @@ def add_step_closure(
     Args:
         run_async: call it in a background thread, on the values that the tensors have at the end
             of the step; what it raises is raised by a later `sync`.
+
+    Raises:
+        TypeError: `closure` cannot be called.
     """
+    if not callable(closure):
+        raise TypeError(f"a step closure must be callable, got {type(closure).__name__}")
     _pending.closures.append((closure, tuple(args), run_async))
 
 
