@@ -30,11 +30,12 @@ def main() -> int:
             "PJRT_LIBRARY_PATH": str(path),
             "PJRT_CONFORMANCE_LIBRARY": str(path),
         }
-        for command in (
-            [ROOT / "build/dev/pjrt_conformance_test", "--gtest_brief=1"],
+        commands: list[list[str]] = [
+            [str(ROOT / "build/dev/pjrt_conformance_test"), "--gtest_brief=1"],
             [sys.executable, "-m", "torch_xla.debug.env"],
-            [sys.executable, ROOT / "tools/acceptance.py", *names],
-        ):
+            [sys.executable, str(ROOT / "tools/acceptance.py"), *names],
+        ]
+        for command in commands:
             if subprocess.run(command, env=env, cwd=ROOT).returncode != 0:
                 failed.append(f"{plugin}: {Path(command[0]).name} {command[1]}")
     for line in failed:
