@@ -16,6 +16,7 @@
 #include "base/wait.h"
 #include "bindings/module.h"
 #include "bindings/source_line.h"
+#include "dist/recorder.h"
 #include "pjrt/platform.h"
 
 namespace torch_xla::bindings {
@@ -136,7 +137,13 @@ void InitRuntime(py::module_& m) {
     if (flags::GetBool(flags::Flag::kIrDebug)) ir::SetLineSource(PythonLine);
     Initialize();
   });
-  m.def("_xla_shutdown", &lazy::Runtime::Shutdown, NoGil());
+  m.def(
+      "_xla_shutdown",
+      [] {
+        lazy::Runtime::Shutdown();
+        if (!InForkedChild()) dist::DropCommunicators();
+      },
+      NoGil());
   m.def("_xla_runtime_created", [] { return lazy::Runtime::GetIfCreated() != nullptr; });
   m.def(
       "_xla_num_devices", [] { return lazy::Runtime::Get().num_devices(); }, NoGil());

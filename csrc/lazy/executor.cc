@@ -1,5 +1,6 @@
 #include "lazy/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include "base/wait.h"
 #include "ir/graph.h"
 #include "lazy/compile_cache.h"
+#include "lazy/effects.h"
 #include "lazy/runtime.h"
 
 namespace torch_xla::lazy {
@@ -220,16 +222,20 @@ void MaterializeOn(int device, const std::vector<const Tensor*>& tensors) {
   ir::Graph graph = ir::Collect(roots.Take());
   Roots all;
   for (const ir::Value& v : graph.roots) all.Add(v);
+  // A collective runs once, so everything that hangs on it runs with it: all that is pending.
+  const bool whole = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                 [](const ir::Node* n) { return IsEffect(n->op()); });
   std::vector<Held> held;
   for (const Ref<Alias>& a : live) {
     ir::Value v = a->value();
-    if (!Pending(v) || v.node->mark.epoch != graph.epoch) continue;
+    if (!Pending(v) || (!whole && v.node->mark.epoch != graph.epoch)) continue;
     all.Add(v);
     held.push_back({a, std::move(v)});
   }
   // Nodes that pending graphs outside of this one use: computed here, so that they are computed
   // once.
   for (ir::Node* n : graph.nodes) {
+    if (whole) break;
     if (n->kind() != ir::OpKind::kOp || n->num_outputs() != 1 || all.Has(n, 0)) continue;
     if (n->use_count() > n->mark.uses) all.Add({Ref<ir::Node>(n), 0});
   }
