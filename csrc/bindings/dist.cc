@@ -1,14 +1,12 @@
 // Collectives between replicas.
-#include "dist/communicator.h"
-
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-
 #include <algorithm>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "aten/dtype_map.h"
 #include "base/error.h"
 #include "bindings/module.h"
 #include "bindings/source_line.h"
+#include "dist/communicator.h"
 #include "dist/gloo_transport.h"
 #include "dist/recorder.h"
 

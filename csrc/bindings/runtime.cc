@@ -144,6 +144,7 @@ void InitRuntime(py::module_& m) {
         if (!InForkedChild()) dist::DropCommunicators();
       },
       NoGil());
+  m.def("_xla_in_forked_child", &InForkedChild);
   m.def("_xla_runtime_created", [] { return lazy::Runtime::GetIfCreated() != nullptr; });
   m.def(
       "_xla_num_devices", [] { return lazy::Runtime::Get().num_devices(); }, NoGil());

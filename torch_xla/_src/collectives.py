@@ -57,7 +57,7 @@ def start(parts: Sequence[Part], scope: Sequence[int] = ()) -> Started:
             p.tensors,
             [list(g) for g in p.groups or ()],
             p.root,
-            [tuple(x) for x in p.pairs],
+            [(source, target) for source, target in p.pairs],
         )
         for p in parts
     ]
@@ -124,7 +124,9 @@ def check_dim(dim: int, t: torch.Tensor) -> int:
     return dim % n
 
 
-def check_split(name: str, count_name: str, count: int, group: int, t: torch.Tensor, dim: int) -> int:
+def check_split(
+    name: str, count_name: str, count: int, group: int, t: torch.Tensor, dim: int
+) -> int:
     if count != group:
         raise ValueError(f"{count_name} {count} must be {group}, the number of replicas in a group")
     dim = check_dim(dim, t)
@@ -204,7 +206,8 @@ def gather(t: torch.Tensor, dim: int, groups: Groups) -> torch.Tensor:
 
 def cut(t: torch.Tensor, dim: int, n: int) -> torch.Tensor:
     """[n, x...] where row i is the i-th slice of dimension `dim`."""
-    return t.unflatten(dim, (n, t.size(dim) // n)).movedim(dim, 0)
+    shape = [*t.shape[:dim], n, t.size(dim) // n, *t.shape[dim + 1 :]]
+    return t.reshape(shape).movedim(dim, 0)
 
 
 def scatter(t: torch.Tensor, reduce: str, dim: int, n: int, groups: Groups) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """Starting the replicas of a program as processes."""
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -27,6 +28,7 @@ class _Failure:
     rank: int
     time: float
     traceback: str = ""
+    summary: str = ""
     exit_code: int = 0
     pid: int = -1
 
@@ -38,9 +40,7 @@ class _Failure:
 class SpawnContext:
     """The processes of an `xmp.spawn(..., join=False)`."""
 
-    def __init__(
-        self, processes: Sequence[Any], pipes: Sequence["Connection"], store: Any
-    ) -> None:
+    def __init__(self, processes: Sequence[Any], pipes: Sequence["Connection"], store: Any) -> None:
         self.processes = list(processes)
         self._pipes = list(pipes)
         self._store = store  # the server lives as long as this
@@ -75,24 +75,26 @@ class SpawnContext:
         """Waits for some process to end and notes how it did."""
         sentinels = {self.processes[r].sentinel: r for r in self._running}
         for sentinel in wait(list(sentinels), timeout):
-            self._note(sentinels[sentinel])  # type: ignore[index]
+            self._note(sentinels[sentinel])
 
     def _note(self, rank: int) -> None:
         process, pipe = self.processes[rank], self._pipes[rank]
         process.join()
         self._running.discard(rank)
         report = None
-        try:
+        with contextlib.suppress(EOFError, OSError):
             if pipe.poll():
                 report = pipe.recv()
-        except (EOFError, OSError):
-            pass
         code = process.exitcode or 0
         if report is not None:
-            self._failures.append(_Failure(rank, report[0], report[1], code, process.pid))
+            self._failures.append(
+                _Failure(rank, report[0], report[1], report[2], code, process.pid)
+            )
         elif code != 0:
-            self._failures.append(_Failure(rank, time.monotonic(), "", code, process.pid))
+            self._failures.append(_Failure(rank, time.monotonic(), "", "", code, process.pid))
         why = "has ended" if code == 0 and report is None else f"has failed: {_how(code)}"
+        if report is not None:
+            why = f"has failed: {report[2]}"
         self._store.compare_set(_world.GONE.format(rank), "", why)
 
     def _end_others(self, grace: float) -> None:
@@ -132,11 +134,7 @@ class SpawnContext:
         # Who was killed did not see it coming; among the others the first is the cause.
         first = min(self._failures, key=lambda f: (not f.killed, f.time))
         others = [f for f in self._failures if f is not first]
-        also = "".join(
-            f"\n-- Process {f.rank}, then: {f.traceback.strip().splitlines()[-1]}"
-            for f in others
-            if f.traceback
-        )
+        also = "".join(f"\n-- Process {f.rank}, then: {f.summary}" for f in others if f.traceback)
         if first.traceback:
             raise ProcessRaisedException(
                 f"\n\n-- Process {first.rank} terminated with the following error:\n"
@@ -237,7 +235,7 @@ def _count(nprocs: int | None) -> int:
 def _start(
     fn: Callable[..., Any], args: tuple[Any, ...], count: int, daemon: bool, method: str
 ) -> SpawnContext:
-    from torch.distributed import PrefixStore, TCPStore
+    from torch._C._distributed_c10d import PrefixStore, TCPStore
 
     _check_function(fn)
     mp = multiprocessing.get_context(method)
@@ -321,8 +319,9 @@ def _child(
         if isinstance(e, KeyboardInterrupt):
             _leave_at_once(130)
         text = traceback.format_exc()[-30_000:]  # fits into the pipe: nobody reads it yet
-        pipe.send((time.monotonic(), text))
-        _world.say_gone(f"has failed: {type(e).__name__}: {e}")
+        summary = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"
+        pipe.send((time.monotonic(), text, summary))
+        _world.say_gone(f"has failed: {summary}")
         # Not the ordinary way: what is in flight would be waited for, and the others have no part
         # in it any more.
         _leave_at_once(1)
@@ -337,10 +336,8 @@ def _end_with_parent() -> None:
 
 def _leave_at_once(code: int) -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
-        except (OSError, ValueError):
-            pass
     os._exit(code)
 
 

@@ -3,6 +3,7 @@
 A launcher tells by environment variables: `xmp.spawn` and torchrun set the same ones.
 """
 
+import contextlib
 import datetime
 import os
 import socket
@@ -11,8 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from .. import _XLAC
 
@@ -124,7 +123,7 @@ def store() -> Any:
 
 
 def _open_store() -> Any:
-    from torch.distributed import PrefixStore, TCPStore
+    from torch._C._distributed_c10d import PrefixStore, TCPStore
 
     world = of_process()
     host = os.environ.get("MASTER_ADDR") or "127.0.0.1"
@@ -182,11 +181,9 @@ def has_store() -> bool:
 
 def say_gone(why: str) -> None:
     """Tells the other ranks, once, that this one has ended."""
-    try:
+    with contextlib.suppress(RuntimeError):  # the store's host has ended before us
         if _store is not None:
             _store.compare_set(GONE.format(of_process().rank), "", why)
-    except RuntimeError:
-        pass  # the store's host has ended before us
 
 
 def wait_for(
@@ -258,9 +255,9 @@ class _Callbacks:
         self.store = store().clone()
 
     def connect(self, ranks: list[int]) -> Any:
-        from torch.distributed import HashStore, PrefixStore, ProcessGroupGloo
+        from torch._C._distributed_c10d import HashStore, PrefixStore, ProcessGroupGloo
 
-        options = ProcessGroupGloo._Options()  # type: ignore[no-untyped-call]
+        options: Any = ProcessGroupGloo.Options()  # type: ignore[no-untyped-call]
         options._timeout = datetime.timedelta(seconds=0.8 * time_limit())
         options._threads = 1
         options._devices = _gloo_devices()
@@ -278,10 +275,8 @@ class _Callbacks:
         name = f"compare/{','.join(map(str, ranks))}"
         keys = {r: f"{name}/{r}" for r in ranks}
         self.store.set(keys[self.world.rank], mine)
-        try:
+        with contextlib.suppress(RuntimeError, TimeoutError):
             wait_for(keys, "what it runs", min(5.0, 0.1 * time_limit()), self.store)
-        except (RuntimeError, TimeoutError):
-            pass
         return [_text(self.store, k) if self.store.check([k]) else "?" for k in keys.values()]
 
     def give_up(self, why: str) -> str:
@@ -291,7 +286,7 @@ class _Callbacks:
             if "run different collectives" in why:
                 return ""
             others = [r for r in range(self.world.size) if r != self.world.rank]
-            end = time.monotonic() + min(1.0, 0.05 * time_limit())
+            end = time.monotonic() + min(2.0, 0.1 * time_limit())
             while time.monotonic() < end:
                 silent = [r for r in others if not self.store.check([GONE.format(r)])]
                 if not silent:
@@ -350,6 +345,13 @@ def launch_collectives() -> None:
 
 
 def leave() -> None:
-    """At the end of a process, before the client goes."""
-    if of_process().size > 1 and _store is not None and not torch.xla._is_in_bad_fork():  # type: ignore[attr-defined]
+    """At the end of a process, before the client goes: finishes what others may wait for."""
+    if _store is None or of_process().size == 1 or _XLAC._xla_in_forked_child():
+        return
+    try:
         launch_collectives()
+        if _XLAC._xla_runtime_created():
+            for d in range(_XLAC._xla_num_devices()):
+                _XLAC._xla_wait_device_ops(d)
+    finally:
+        say_gone("has ended")

@@ -37,7 +37,12 @@ class AllReduce(torch.autograd.Function):
         if ctx.reduce_type in (xm.REDUCE_MIN, xm.REDUCE_MAX):
             value, reduced = ctx.saved_tensors
             mine = (value == reduced).to(grad.dtype)
-            return grad * mine / xm.all_reduce(xm.REDUCE_SUM, mine, 1.0, ctx.groups), None, None, None
+            return (
+                grad * mine / xm.all_reduce(xm.REDUCE_SUM, mine, 1.0, ctx.groups),
+                None,
+                None,
+                None,
+            )
         raise NotImplementedError(f"all_reduce('{ctx.reduce_type}') has no gradient")
 
 
@@ -83,13 +88,13 @@ def all_reduce(
     For REDUCE_MIN and REDUCE_MAX the gradient goes to the replicas that have the value, in equal
     parts. REDUCE_MUL, REDUCE_AND and REDUCE_OR have none.
     """
-    result: torch.Tensor = AllReduce.apply(value, reduce_type, scale, groups)
+    result: torch.Tensor = AllReduce.apply(value, reduce_type, scale, groups)  # type: ignore[no-untyped-call]
     return result
 
 
 def all_gather(value: torch.Tensor, dim: int = 0, groups: xm.Groups = None) -> torch.Tensor:
-    """``y = cat(values of the replicas, dim)``, whose gradient is this replica's slice of grad(y)."""
-    result: torch.Tensor = AllGather.apply(value, dim, groups)
+    """``y = cat(values of the replicas, dim)``; the gradient is this replica's slice of grad(y)."""
+    result: torch.Tensor = AllGather.apply(value, dim, groups)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -133,7 +138,7 @@ class SyncBatchNorm(torch.nn.Module):
         replicas = xm.xrt_world_size()
         both = torch.stack([x.mean(dims), (x * x).mean(dims)])
         # Each replica's input has a part in every replica's output: gradients add up.
-        total = AllReduceSumLayer.apply(both)
+        total = AllReduceSumLayer.apply(both)  # type: ignore[no-untyped-call]
         mean, square = total.unbind(0)
         mean, square = mean / replicas, square / replicas
         var = square - mean * mean

@@ -524,9 +524,7 @@ def all_reduce_bucketized_gradients(
         return
     buckets = _c.buckets(gradients, bucket_cap_mb)
     with torch.no_grad():
-        started = [
-            (b, _c.start_lists([("all_reduce", REDUCE_SUM, b, groups, 0)])) for b in buckets
-        ]
+        started = [(b, _c.start_lists([("all_reduce", REDUCE_SUM, b, groups, 0)])) for b in buckets]
         for bucket, s in started:
             assert s is not None
             for t, value in zip(bucket, s.finish()[0], strict=True):
