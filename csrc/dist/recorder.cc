@@ -7,6 +7,7 @@
 
 #include "aten/tensor_impl.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "dist/handlers.h"
 #include "hlo/constant.h"
 #include "hlo/control.h"
@@ -188,8 +189,9 @@ std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
 Pending::~Pending() {
   try {
     Finish();
-  } catch (const std::exception&) {
+  } catch (const std::exception& e) {
     // The communicator is gone: so is what it would hold.
+    Log(Severity::kInfo, StrCat("a collective was dropped: ", e.what()));
   }
 }
 

@@ -287,7 +287,7 @@ def _name(fn: Any) -> str:
 
 
 def _check_function(fn: Callable[..., Any]) -> None:
-    """A function of a notebook or of `python -c` is sent by name, but there is no file to find it."""
+    """A notebook's function is sent by name, but another process finds no file with it."""
     main = sys.modules.get("__main__")
     if getattr(fn, "__module__", None) == "__main__" and not (
         getattr(main, "__file__", None) or getattr(main, "__spec__", None)
