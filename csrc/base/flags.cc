@@ -19,7 +19,8 @@ constexpr Info kTable[] = {
     {Flag::kGpuNumDevices, "GPU_NUM_DEVICES", "",
      "Number of GPUs to use. Unset: those that CUDA_VISIBLE_DEVICES or /dev show."},
     {Flag::kAllocatorPreallocate, "PJRT_ALLOCATOR_PREALLOCATE", "",
-     "On GPUs: 0 takes memory as it is needed, 1 takes it at the start. Unset: as the plugin likes."},
+     "On GPUs: 0 takes memory as it is needed, 1 takes it at the start. Unset: as the plugin "
+     "likes."},
     {Flag::kAllocatorFraction, "PJRT_ALLOCATOR_FRACTION", "",
      "On GPUs: which part of the memory to use at most. Unset: as the plugin likes."},
     {Flag::kWaitTimeoutS, "XLA_WAIT_TIMEOUT_S", "300",

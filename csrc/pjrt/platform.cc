@@ -53,8 +53,9 @@ void AddOptionsFromEnvironment(Plugin& plugin) {
     }
     if (flags::IsSet(Flag::kAllocatorFraction)) {
       double fraction = flags::GetDouble(Flag::kAllocatorFraction);
-      XLA_CHECK(fraction > 0 && fraction <= 1, kInvalidArgument, "PJRT_ALLOCATOR_FRACTION=",
-                fraction, " is not a part of the memory (above 0, at most 1)");
+      XLA_CHECK(fraction > 0 && fraction <= 1, kInvalidArgument,
+                "PJRT_ALLOCATOR_FRACTION=", fraction,
+                " is not a part of the memory (above 0, at most 1)");
       plugin.options.emplace("memory_fraction", fraction);
     }
   }

@@ -66,7 +66,7 @@ def test_the_error_of_a_process(capfd):
 
 
 def test_what_cannot_be_sent():
-    with pytest.raises(RuntimeError, match="at the top level of a file.*nprocs=1"):
+    with pytest.raises(RuntimeError, match=r"at the top level of a file.*nprocs=1"):
         xmp.spawn(lambda index: None, nprocs=2)
     with pytest.raises(RuntimeError, match="cannot hand nothing and its arguments"):
         xmp.spawn(nothing, args=(lambda: None,), nprocs=2)

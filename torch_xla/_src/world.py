@@ -257,7 +257,7 @@ class _Callbacks:
     def connect(self, ranks: list[int]) -> Any:
         from torch._C._distributed_c10d import HashStore, PrefixStore, ProcessGroupGloo
 
-        options: Any = ProcessGroupGloo.Options()  # type: ignore[no-untyped-call]
+        options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
         options._timeout = datetime.timedelta(seconds=0.8 * time_limit())
         options._threads = 1
         options._devices = _gloo_devices()
