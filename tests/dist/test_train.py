@@ -144,7 +144,7 @@ def other_features(folder):
     assert grads[0].item() == grads[1].item() == 0.5 and grads[2] is None
     strict = DistributedDataParallel(Branches().to(device))
     strict(one, 0).sum().backward()
-    with pytest.raises(RuntimeError, match="did not receive grad: parts[.]1"):
+    with pytest.raises(RuntimeError, match="did not receive grad: parts"):
         strict(one, 0)
 
     state = {"x": torch.arange(4.0).to(device), "step": 3}
