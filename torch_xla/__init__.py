@@ -20,6 +20,7 @@ _checks.check_environment()
 from . import _XLAC as _XLAC  # noqa: E402
 from ._src import setup as _setup  # noqa: E402
 from ._src.devices import device, device_count, devices, real_devices  # noqa: E402
+from ._src.launch import launch  # noqa: E402
 from ._src.random import manual_seed  # noqa: E402
 from ._src.step import sync  # noqa: E402
 from ._src.version import __version__  # noqa: E402
@@ -29,6 +30,7 @@ _setup.run()
 if TYPE_CHECKING:
     from . import core as core
     from . import debug as debug
+    from . import distributed as distributed
     from . import runtime as runtime
     from . import utils as utils
     from .core import xla_model as xm
@@ -38,6 +40,7 @@ __all__ = [
     "device",
     "device_count",
     "devices",
+    "launch",
     "manual_seed",
     "real_devices",
     "runtime",
@@ -48,6 +51,7 @@ __all__ = [
 _LAZY = {
     "core": ".core",
     "debug": ".debug",
+    "distributed": ".distributed",
     "runtime": ".runtime",
     "utils": ".utils",
     "xm": ".core.xla_model",

@@ -1,6 +1,7 @@
 """`xr`: the platform, the devices and the replicas of a program.
 
-This version runs one process, whose replica is number 0 of 1; it may have several devices.
+A plain program is one replica, whatever number of devices it has. `xmp.spawn` and torchrun start
+several processes, each of them a replica with one device.
 """
 
 import os
@@ -10,6 +11,7 @@ import torch
 
 from . import _XLAC
 from ._src import plugins as _plugins
+from ._src import world as _world
 from ._src.devices import DeviceLike
 from ._src.devices import index_of as _index_of
 
@@ -63,46 +65,38 @@ def get_num_cached_compilation_graph() -> int:
 
 
 def world_size() -> int:
-    """Number of replicas of the program.
-
-    Raises:
-        NotImplementedError: a launcher has started several processes (WORLD_SIZE).
-    """
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
-        raise NotImplementedError(
-            f"WORLD_SIZE={os.environ['WORLD_SIZE']}: this version of torch_xla runs one process"
-        )
-    return 1
+    """Number of replicas of the program."""
+    return _world.current().size
 
 
 def global_ordinal() -> int:
     """This replica's number in [0, world_size())."""
-    return world_size() - 1
+    return _world.current().rank
 
 
 def local_ordinal() -> int:
     """This replica's number on its host."""
-    return world_size() - 1
+    return _world.current().local_rank
 
 
 def local_process_count() -> int:
     """Processes of the program on this host."""
-    return world_size()
+    return _world.of_process().local_processes
 
 
 def process_count() -> int:
     """Processes of the program."""
-    return world_size()
+    return _world.of_process().num_processes
 
 
 def process_index() -> int:
     """This process's number in [0, process_count())."""
-    return world_size() - 1
+    return _world.of_process().process
 
 
 def host_index() -> int:
     """This host's number."""
-    return world_size() - 1
+    return _world.of_process().host
 
 
 # --- devices

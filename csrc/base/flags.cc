@@ -36,6 +36,8 @@ constexpr Info kTable[] = {
      "1 records the Python line of every operation, for errors, dumps and HLO locations."},
     {Flag::kUseBf16, "XLA_USE_BF16", "0",
      "1 turns float32 tensors that enter the device into bfloat16."},
+    {Flag::kBucketSizeMb, "ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB", "25",
+     "Megabytes of gradients that xm.reduce_gradients sends together."},
     {Flag::kXlaFlags, "XLA_FLAGS", "", "Options that XLA itself reads; part of the cache key."},
     {Flag::kMetricsSamples, "XLA_METRICS_SAMPLES", "1024",
      "How many of the latest samples each metric keeps."},

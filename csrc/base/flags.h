@@ -20,6 +20,7 @@ enum class Flag {
   kVerify,
   kIrDebug,
   kUseBf16,
+  kBucketSizeMb,
   kXlaFlags,
   kMetricsSamples,
   kNum,

@@ -47,6 +47,7 @@ PYBIND11_MODULE(_XLAC, m) {
   InitRuntime(m);
   InitTensor(m);
   InitMetrics(m);
+  InitDist(m);
 }
 
 }  // namespace torch_xla::bindings

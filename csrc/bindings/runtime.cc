@@ -16,6 +16,7 @@
 #include "base/wait.h"
 #include "bindings/module.h"
 #include "bindings/source_line.h"
+#include "dist/recorder.h"
 #include "lazy/executor.h"
 #include "pjrt/platform.h"
 
@@ -137,7 +138,14 @@ void InitRuntime(py::module_& m) {
     ir::SetLineSource(PythonLine, flags::GetBool(flags::Flag::kIrDebug));
     Initialize();
   });
-  m.def("_xla_shutdown", &lazy::Runtime::Shutdown, NoGil());
+  m.def(
+      "_xla_shutdown",
+      [] {
+        lazy::Runtime::Shutdown();
+        if (!InForkedChild()) dist::DropCommunicators();
+      },
+      NoGil());
+  m.def("_xla_in_forked_child", &InForkedChild);
   m.def("_xla_runtime_created", [] { return lazy::Runtime::GetIfCreated() != nullptr; });
   m.def(
       "_xla_num_devices", [] { return lazy::Runtime::Get().num_devices(); }, NoGil());

@@ -1,5 +1,6 @@
 #include "lazy/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "ir/donation.h"
 #include "ir/graph.h"
 #include "lazy/compile_cache.h"
+#include "lazy/effects.h"
 #include "lazy/launch.h"
 #include "lazy/runtime.h"
 #include "lazy/threads.h"
@@ -258,14 +260,18 @@ void MaterializeOn(int device, const std::vector<const Tensor*>& tensors) {
   }
   if (step.roots.empty()) return;  // another thread did it meanwhile
   ir::Graph graph = ir::Collect(step.roots.values());
+  // A collective runs once, so everything that hangs on it runs with it: all that is pending.
+  const bool whole = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                 [](const ir::Node* n) { return IsEffect(n->op()); });
   for (const Ref<Alias>& a : live) {
     ir::Value v = a->value();
-    if (Pending(v) && v.node->mark.epoch == graph.epoch) AddLive(step, a, std::move(v));
+    if (Pending(v) && (whole || v.node->mark.epoch == graph.epoch)) AddLive(step, a, std::move(v));
   }
   // Nodes that pending graphs outside of this one use: computed here, so that they are computed
   // once; but for views that are larger than memory, of which only a part is needed.
   const double limit = Runtime::Get().MemoryLimit(device);
   for (ir::Node* n : graph.nodes) {
+    if (whole) break;
     if (n->kind() != ir::OpKind::kOp || n->num_outputs() != 1 || step.roots.Has(n, 0)) continue;
     if (n->use_count() > n->mark.uses && Bytes(n->shape()) < limit)
       step.roots.Add({Ref<ir::Node>(n), 0});

@@ -86,9 +86,22 @@ def test_runtime_of_one_process(device):
     xr.set_device_type("CPU")
 
 
-def test_several_processes_are_refused(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(NotImplementedError, match="WORLD_SIZE=2"):
+def test_ordinals_of_a_launched_process(monkeypatch):
+    for name, value in {
+        "RANK": 5, "WORLD_SIZE": 8, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 4, "GROUP_RANK": 1,
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, str(value))
+    assert xr.world_size() == xr.process_count() == 8
+    assert xr.global_ordinal() == xr.process_index() == 5
+    assert xr.local_ordinal() == 1 and xr.local_process_count() == 4 and xr.host_index() == 1
+    for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"):
+        monkeypatch.delenv(name)
+    assert xr.local_ordinal() == 5 and xr.host_index() == 0
+    monkeypatch.setenv("RANK", "8")
+    with pytest.raises(ValueError, match="RANK=8, WORLD_SIZE=8"):
+        xr.world_size()
+    monkeypatch.setenv("RANK", "one")
+    with pytest.raises(ValueError, match="RANK='one' is not a whole number"):
         xr.world_size()
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import world
 from .log import logger
 
 Resolved = tuple[str, str, dict[str, Any]]  # platform, path of the library, client options
@@ -93,7 +94,7 @@ def resolve(platform: str) -> Resolved:
         return _choose(plugins)
     for matches in (_is_named(wanted), _is_for(wanted)):
         for p in filter(matches, plugins):
-            return p.platform, p.library(), {}
+            return p.platform, p.library(), world.client_options(p.platform)
     raise RuntimeError(_not_found(wanted, plugins))
 
 
@@ -102,7 +103,7 @@ def _choose(plugins: list[Installed]) -> Resolved:
         if any(glob.glob(pattern) for pattern in device_files):
             for p in filter(_is_for(platform), plugins):
                 logger.info("PJRT_DEVICE is not set: using %s by the plugin %s", platform, p.name)
-                return p.platform, p.library(), {}
+                return p.platform, p.library(), world.client_options(p.platform)
     for p in filter(_is_for("CPU"), plugins):
         logger.info("PJRT_DEVICE is not set: using CPU by the plugin %s", p.name)
         return p.platform, p.library(), {}

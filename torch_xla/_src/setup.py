@@ -6,7 +6,7 @@ import os
 import torch
 
 from .. import _XLAC
-from . import copying, device_module, log, module_to, plugins, random, serialization
+from . import copying, device_module, log, module_to, plugins, random, serialization, world
 
 _done = False
 
@@ -17,6 +17,7 @@ def run() -> None:
     if _done:
         return
     _done = True
+    world.prepare()
     _XLAC._xla_set_log_sink(log.sink)
     _XLAC._xla_set_plugin_resolver(plugins.resolve)
     _XLAC._xla_initialize()
@@ -28,3 +29,4 @@ def run() -> None:
     copying.wrap()
     # Work in flight is drained and the client destroyed before static destructors run.
     atexit.register(_XLAC._xla_shutdown)
+    atexit.register(world.leave)

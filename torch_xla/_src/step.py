@@ -40,11 +40,16 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
         RuntimeError: compiling failed, or earlier work on the device did.
     """
     del reset_scope
+    end(_XLAC._xla_current_device(), wait)
+
+
+def end(device: int, wait: bool = False) -> None:
+    """`sync` of a device."""
     closures, _pending.closures = _pending.closures, []
     closures = [
         (f, _snapshot(args) if in_thread else args, in_thread) for f, args, in_thread in closures
     ]
-    _XLAC._xla_sync(_XLAC._xla_current_device(), wait)
+    _XLAC._xla_sync(device, wait)
     _raise_what_failed()
     for f, args, in_thread in closures:
         if in_thread:

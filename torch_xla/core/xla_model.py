@@ -1,21 +1,24 @@
-"""`xm`: devices, the end of a step, random state, saving, and the names of the collectives.
+"""`xm`: devices, the end of a step, random state, saving, and collectives.
 
-This version runs one replica per process. Collectives over one replica are exact (a sum over one
-replica is the value itself); what needs more raises NotImplementedError.
+A collective is recorded like any other operation, and every replica has to record the same ones in
+the same order. Gradients through collectives are in `torch_xla.core.functions`.
 """
 
+import io
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TextIO, TypedDict
+from typing import Any, NamedTuple, TextIO, TypedDict
 
 import torch
 from torch.utils._pytree import tree_map_only
 
 from .. import _XLAC, runtime
+from .._src import collectives as _c
 from .._src import random as _random
+from .._src import world as _world
 from .._src.devices import DeviceLike
 from .._src.devices import device as _device
 from .._src.devices import devices as _devices
@@ -25,7 +28,8 @@ from .._src.host_copy import to_cpu as _to_cpu
 from .._src.step import add_step_closure as add_step_closure
 from .._src.step import sync as _sync
 
-Groups = list[list[int]] | None
+Groups = Sequence[Sequence[int]] | None
+Reduction = tuple[str, list[torch.Tensor]] | tuple[str, list[torch.Tensor], Groups]
 
 REDUCE_SUM = "sum"
 REDUCE_MUL = "mul"
@@ -33,7 +37,6 @@ REDUCE_AND = "and"
 REDUCE_OR = "or"
 REDUCE_MIN = "min"
 REDUCE_MAX = "max"
-_REDUCE_TYPES = (REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX)
 
 # --- devices
 
@@ -245,7 +248,7 @@ def send_cpu_data_to_device(datas: Any, device: DeviceLike, input_sharding: Any 
     return tree_map_only(torch.Tensor, lambda t: t.to(target), datas)
 
 
-# --- replicas: one
+# --- replicas
 
 
 def get_local_ordinal() -> int:
@@ -278,37 +281,82 @@ def master_print(
         print(*args, file=sys.stdout if fd is None else fd, flush=flush)
 
 
-def _check_collective(groups: Groups = None, reduce_type: str = REDUCE_SUM) -> None:
-    if reduce_type not in _REDUCE_TYPES:
-        raise ValueError(f"reduce_type '{reduce_type}' is none of {', '.join(_REDUCE_TYPES)}")
-    if runtime.world_size() != 1:
-        raise NotImplementedError("this version of torch_xla runs one replica per process")
-    if groups is not None and [list(g) for g in groups] != [[0]]:
-        raise ValueError(f"groups {groups} must name replica 0 exactly once: there is one replica")
-
-
 def all_reduce(
-    reduce_type: str,
-    inputs: torch.Tensor | list[torch.Tensor],
+    reduce_type: str | Sequence[Reduction],
+    inputs: torch.Tensor | list[torch.Tensor] | None = None,
     scale: float = 1.0,
     groups: Groups = None,
     pin_layout: bool = True,
-) -> torch.Tensor | list[torch.Tensor]:
-    """``scale * reduce(inputs of the replicas)``.
+) -> Any:
+    """``scale * reduce(inputs of the replicas)``, without a gradient.
 
     Returns the result for a tensor; changes the tensors of a list in place and returns the list.
+    Several reductions go together, each with groups of its own::
+
+        xm.all_reduce([(xm.REDUCE_SUM, [a, b], groups1), (xm.REDUCE_MAX, [c], groups2)])
+
+    Args:
+        reduce_type: REDUCE_SUM, REDUCE_MUL, REDUCE_MIN, REDUCE_MAX; for integers and bool also
+            REDUCE_AND and REDUCE_OR, of the bits. Or a list of (reduce type, list of tensors,
+            groups), whose tensors are changed in place.
+        groups: which replicas reduce together: lists of their ordinals, each in one list. By
+            default all.
+        pin_layout: accepted for compatibility.
 
     Raises:
-        ValueError: unknown `reduce_type`, or groups that name replicas that do not exist.
+        ValueError: unknown `reduce_type`, groups that do not name every replica once, or tensors
+            that are not on an xla device.
+        TypeError: the dtype does not have the reduction.
     """
-    _check_collective(groups, reduce_type)
+    if not isinstance(reduce_type, str):
+        if inputs is not None:
+            raise TypeError("all_reduce of a list of reductions takes no other tensors")
+        return _all_reduce_lists([_Reduction(*r) for r in reduce_type], scale)
     if isinstance(inputs, torch.Tensor):
-        return inputs.clone() if scale == 1.0 else inputs * scale
-    if scale != 1.0:
-        with torch.no_grad():
-            for t in inputs:
-                t.mul_(scale)
+        result = _collectives_reduce(reduce_type, inputs, groups)
+        return result if scale == 1.0 else result * scale
+    if inputs is None:
+        raise TypeError("all_reduce expects a tensor or a list of tensors")
+    _all_reduce_lists([_Reduction(reduce_type, inputs, groups)], scale)
     return inputs
+
+
+class _Reduction(NamedTuple):
+    reduce_type: str
+    tensors: list[torch.Tensor]
+    groups: Groups = None
+
+
+def _collectives_reduce(reduce_type: str, t: torch.Tensor, groups: Groups) -> torch.Tensor:
+    _c.check_tensors("all_reduce", [t])
+    _c.check_reduce("all_reduce", reduce_type, [t])
+    _c.check_groups(groups)
+    if runtime.world_size() == 1:
+        return t.detach().clone()
+    return _c.run(_c.Part("all_reduce", [t], reduce_type, groups))
+
+
+def _all_reduce_lists(reductions: list[_Reduction], scale: float) -> list[list[torch.Tensor]]:
+    for r in reductions:
+        _c.check_tensors("all_reduce", r.tensors)
+        _c.check_reduce("all_reduce", r.reduce_type, r.tensors)
+        _c.check_groups(r.groups)
+        if scale != 1.0 and not all(t.is_floating_point() or t.is_complex() for t in r.tensors):
+            raise TypeError(f"all_reduce in place cannot scale integers by {scale}")
+    with torch.no_grad():
+        if runtime.world_size() == 1:
+            results = [r.tensors for r in reductions]
+            if scale == 1.0:
+                return results
+        else:
+            started = _c.start_lists(
+                [("all_reduce", r.reduce_type, r.tensors, r.groups, 0) for r in reductions]
+            )
+            results = started.finish() if started else []
+        for r, values in zip(reductions, results, strict=True):
+            for t, value in zip(r.tensors, values, strict=True):
+                t.copy_(value if scale == 1.0 else value * scale)
+    return [r.tensors for r in reductions]
 
 
 def all_gather(
@@ -319,16 +367,23 @@ def all_gather(
     pin_layout: bool = True,
     channel_id: int | None = None,
     use_global_device_ids: bool | None = None,
-) -> torch.Tensor | list[torch.Tensor]:
-    """The replicas' values concatenated along `dim`."""
-    _check_collective(groups)
-    for t in [value] if isinstance(value, torch.Tensor) else value:
-        if not -max(t.dim(), 1) <= dim < max(t.dim(), 1):
-            raise IndexError(
-                f"Dimension out of range (expected to be in range of [{-max(t.dim(), 1)}, "
-                f"{max(t.dim(), 1) - 1}], but got {dim})"
-            )
-    return _copied(value, output)
+) -> Any:
+    """The replicas' values concatenated along `dim`, without a gradient; 0-d ones stacked."""
+    values = _as_list(value)
+    _c.check_tensors("all_gather", values)
+    n = _c.check_groups(groups)
+    dims = [_c.check_dim(dim, t) for t in values]
+    if runtime.world_size() == 1:
+        results = [t.detach().clone() if t.dim() else t.detach().reshape(1).clone() for t in values]
+    else:
+        # All start before the first ends.
+        started = _c.start([_c.Part("all_gather", [t], groups=groups) for t in values])
+        results = [
+            r.movedim(0, d).flatten(d, d + 1) if r.dim() > 1 else r
+            for r, d in zip(started.finish(), dims, strict=True)
+        ]
+    del n
+    return _give(value, results, output)
 
 
 def reduce_scatter(
@@ -342,13 +397,27 @@ def reduce_scatter(
     pin_layout: bool = True,
     channel_id: int | None = None,
     use_global_device_ids: bool | None = None,
-) -> torch.Tensor | list[torch.Tensor]:
-    """``scale * reduce(input of the replicas)``, of which each replica keeps one slice."""
-    _check_collective(groups, reduce_type)
-    _check_count("shard_count", shard_count)
-    if isinstance(input, torch.Tensor):
-        return _copied(input * scale, output)
-    return _copied([t * scale for t in input], output)
+) -> Any:
+    """``scale * reduce(input of the replicas)``, of which each replica keeps one slice.
+
+    Args:
+        scatter_dim: the dimension that is cut into `shard_count` slices.
+        shard_count: the number of replicas in a group.
+    """
+    inputs = _as_list(input)
+    _c.check_tensors("reduce_scatter", inputs)
+    _c.check_reduce("reduce_scatter", reduce_type, inputs)
+    n = _c.check_groups(groups)
+    rows = []
+    for t in inputs:
+        dim = _c.check_split("reduce_scatter", "shard_count", shard_count, n, t, scatter_dim)
+        rows.append(_c.cut(t.detach(), dim, n))
+    if runtime.world_size() == 1:
+        results = [r[0].clone() for r in rows]
+    else:
+        started = _c.start([_c.Part("reduce_scatter", [r], reduce_type, groups) for r in rows])
+        results = started.finish()
+    return _give(input, [r if scale == 1.0 else r * scale for r in results], output)
 
 
 def all_to_all(
@@ -359,18 +428,30 @@ def all_to_all(
     groups: Groups = None,
     pin_layout: bool = True,
 ) -> torch.Tensor:
-    """Sends a slice to each replica and concatenates what comes back."""
-    _check_collective(groups)
-    _check_count("split_count", split_count)
-    return value.clone()
+    """Sends the i-th slice of a dimension to replica i and concatenates what comes back."""
+    _c.check_tensors("all_to_all", [value])
+    n = _c.check_groups(groups)
+    split = _c.check_split("all_to_all", "split_count", split_count, n, value, split_dimension)
+    concat = _c.check_dim(concat_dimension, value)
+    if runtime.world_size() == 1:
+        return value.detach().clone()
+    return _c.all_to_all(value, split, concat, n, groups)
 
 
 def collective_permute(value: torch.Tensor, pairs: list[list[int]]) -> torch.Tensor:
     """Sends the value along ``pairs`` of (source, target); who is no target gets zeros."""
-    _check_collective()
-    if any(list(pair) != [0, 0] for pair in pairs) or len(pairs) > 1:
-        raise ValueError(f"pairs {pairs} must be [] or [[0, 0]]: there is one replica")
-    return value.clone() if pairs else torch.zeros_like(value)
+    _c.check_tensors("collective_permute", [value])
+    size = runtime.world_size()
+    given = [(int(source), int(target)) for source, target in pairs]
+    for what, ranks in (("source", [p[0] for p in given]), ("target", [p[1] for p in given])):
+        if len(set(ranks)) != len(ranks) or not all(0 <= r < size for r in ranks):
+            raise ValueError(
+                f"pairs {[list(p) for p in given]}: each {what} must be a replica (0 to "
+                f"{size - 1}), at most once"
+            )
+    if size == 1:
+        return value.detach().clone() if given else torch.zeros_like(value)
+    return _c.run(_c.Part("collective_permute", [value], pairs=given))
 
 
 def collective_broadcast(
@@ -379,22 +460,75 @@ def collective_broadcast(
     groups: Groups = None,
     pin_layout: bool = True,
 ) -> None:
-    """Overwrites the tensors with those of the root replica."""
-    _check_collective(groups)
-    if root_ordinal != 0:
-        raise ValueError(f"root_ordinal {root_ordinal} does not exist: there is one replica")
+    """Overwrites the tensors with those of the root replica.
+
+    With `groups`, the root has to be in every group of more than one replica.
+    """
+    _c.check_tensors("collective_broadcast", tensors)
+    size = runtime.world_size()
+    _c.check_groups(groups)
+    if not 0 <= root_ordinal < size:
+        raise ValueError(f"root_ordinal {root_ordinal} must be a replica, 0 to {size - 1}")
+    if groups and not all(root_ordinal in g for g in groups if len(g) > 1):
+        raise ValueError(
+            f"root_ordinal {root_ordinal} is not in every group of {[list(g) for g in groups]}"
+        )
+    if size == 1 or not tensors:
+        return
+    started = _c.start_lists([("collective_broadcast", "sum", tensors, groups, root_ordinal)])
+    assert started is not None
+    with torch.no_grad():
+        for t, value in zip(tensors, started.finish()[0], strict=True):
+            t.copy_(value)
 
 
 def broadcast_master_param(model: torch.nn.Module) -> None:
     """Overwrites parameters and buffers with those of replica 0."""
-    collective_broadcast([*model.parameters(), *model.buffers()])
+    tensors = [*model.parameters(), *model.buffers()]
+    collective_broadcast([t.detach() for t in tensors])
 
 
 def reduce_gradients(
     optimizer: torch.optim.Optimizer, groups: Groups = None, pin_layout: bool = True
 ) -> None:
-    """Averages the gradients of the optimizer's parameters over the replicas, in place."""
-    _check_collective(groups)
+    """Averages the gradients of the optimizer's parameters over the replicas, in place.
+
+    They go in buckets of about ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB (25) megabytes, the last
+    parameters first, so that the first buckets travel while the rest of backward is computed.
+    """
+    gradients = _fetch_gradients(optimizer)
+    n = _c.check_groups(groups)
+    if runtime.world_size() == 1 or not gradients:
+        return
+    all_reduce_bucketized_gradients(gradients, scale=1.0 / n, groups=groups, pin_layout=pin_layout)
+
+
+def all_reduce_bucketized_gradients(
+    gradients: list[torch.Tensor],
+    scale: float,
+    groups: Groups,
+    pin_layout: bool = True,
+    bucket_cap_mb: float = 0,
+) -> None:
+    """``scale`` times the sum of the gradients over the replicas, in place and in buckets.
+
+    Args:
+        bucket_cap_mb: megabytes of a bucket; 0 is ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB, or 25.
+    """
+    _c.check_tensors("all_reduce", gradients)
+    _c.check_groups(groups)
+    if not bucket_cap_mb:
+        bucket_cap_mb = float(os.environ.get("ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB") or 25)
+    if runtime.world_size() == 1:
+        _all_reduce_lists([_Reduction(REDUCE_SUM, gradients, groups)], scale)
+        return
+    buckets = _c.buckets(gradients, bucket_cap_mb)
+    with torch.no_grad():
+        started = [(b, _c.start_lists([("all_reduce", REDUCE_SUM, b, groups, 0)])) for b in buckets]
+        for bucket, s in started:
+            assert s is not None
+            for t, value in zip(bucket, s.finish()[0], strict=True):
+                t.copy_(value * scale)
 
 
 def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -404,9 +538,24 @@ def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def rendezvous(tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> list[bytes]:
-    """Waits for all replicas and returns their payloads in order."""
-    _check_collective([list(replicas)] if replicas else None)
-    return [payload]
+    """Waits for the replicas, by default all, and returns their payloads in order.
+
+    They meet on the host, not on the device. A collective that was recorded before is launched.
+
+    Raises:
+        RuntimeError: a replica has ended.
+        TimeoutError: a replica did not come within XLA_WAIT_TIMEOUT_S seconds.
+    """
+    size, me = runtime.world_size(), runtime.global_ordinal()
+    ranks = list(replicas) or list(range(size))
+    if sorted(set(ranks)) != sorted(ranks) or not all(0 <= r < size for r in ranks):
+        raise ValueError(f"replicas {ranks} must be different replicas of 0 to {size - 1}")
+    if me not in ranks:
+        raise ValueError(f"replica {me} waits for replicas {ranks}, but is none of them")
+    if size == 1:
+        return [bytes(payload)]
+    _world.launch_collectives()
+    return _world.rendezvous(tag, bytes(payload), ranks)
 
 
 def xla_rendezvous(
@@ -417,40 +566,57 @@ def xla_rendezvous(
 
 
 def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
-    """``reduce_fn`` of the list of all replicas' `data`, whose tensors are on the CPU."""
-    _check_collective()
-    return reduce_fn([_maybe_convert_to_cpu(data)])
+    """``reduce_fn`` of the list of all replicas' `data`, whose tensors are on the CPU.
+
+    The data goes between processes by `pickle`.
+    """
+    data = _maybe_convert_to_cpu(data)
+    if runtime.world_size() == 1:
+        return reduce_fn([data])
+    buffer = io.BytesIO()
+    torch.save(data, buffer)
+    payloads = rendezvous(tag, buffer.getvalue())
+    return reduce_fn([torch.load(io.BytesIO(p), weights_only=False) for p in payloads])
 
 
 def do_on_ordinals(
     target: Callable[..., Any], data: Sequence[Any] = (), ordinals: Sequence[int] = (0,)
 ) -> Any:
-    """Calls ``target(*data)``, tensors on the CPU, on some replicas; None on the others."""
-    _check_collective()
-    if runtime.global_ordinal() not in ordinals:
-        return None
-    return target(*_maybe_convert_to_cpu(tuple(data)))
+    """Calls ``target(*data)``, tensors on the CPU, on some replicas; None on the others.
+
+    All replicas return when those are done.
+    """
+    data = _maybe_convert_to_cpu(tuple(data), convert=runtime.global_ordinal() in ordinals)
+    result = target(*data) if runtime.global_ordinal() in ordinals else None
+    rendezvous("torch_xla.do_on_ordinals")
+    return result
 
 
-def _copied(
-    value: torch.Tensor | list[torch.Tensor], output: torch.Tensor | list[torch.Tensor] | None
-) -> torch.Tensor | list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        if output is None:
-            return value.clone()
-        assert isinstance(output, torch.Tensor), "output must be a tensor, as the value is"
-        return output.copy_(value)
-    if output is None:
-        return [t.clone() for t in value]
-    assert isinstance(output, list), "output must be a list, as the value is"
-    for o, t in zip(output, value, strict=True):
-        o.copy_(t)
-    return output
+def _as_list(value: torch.Tensor | list[torch.Tensor]) -> list[torch.Tensor]:
+    return [value] if isinstance(value, torch.Tensor) else list(value)
 
 
-def _check_count(name: str, count: int) -> None:
-    if count != 1:
-        raise ValueError(f"{name} {count} must be 1: there is one replica")
+def _give(
+    given: torch.Tensor | list[torch.Tensor],
+    results: list[torch.Tensor],
+    output: torch.Tensor | list[torch.Tensor] | None,
+) -> Any:
+    """The results as they were asked for: one or a list, in `output` where there is one."""
+    if output is not None:
+        outputs = _as_list(output)
+        if isinstance(given, torch.Tensor) != isinstance(output, torch.Tensor):
+            raise TypeError("output must be a tensor for a tensor, and a list for a list")
+        if len(outputs) != len(results):
+            raise ValueError(f"{len(outputs)} output tensors for {len(results)} results")
+        with torch.no_grad():
+            for o, r in zip(outputs, results, strict=True):
+                if o.shape != r.shape:
+                    raise ValueError(
+                        f"output has shape {list(o.shape)}, the result {list(r.shape)}"
+                    )
+                o.copy_(r)
+        return output
+    return results[0] if isinstance(given, torch.Tensor) else results
 
 
 def _later(name: str, what: str) -> Callable[..., Any]:
@@ -462,8 +628,8 @@ def _later(name: str, what: str) -> Callable[..., Any]:
     return raise_
 
 
-send = _later("send", "it needs two replicas")
-recv = _later("recv", "it needs two replicas")
+send = _later("send", "use collective_permute")
+recv = _later("recv", "use collective_permute")
 optimization_barrier_ = _later("optimization_barrier_", "compiler fences come later")
 get_stablehlo_bytecode = _later("get_stablehlo_bytecode", "use xm.get_stablehlo for the text")
 

@@ -1,0 +1,111 @@
+// Collectives between replicas.
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "aten/dtype_map.h"
+#include "base/error.h"
+#include "bindings/module.h"
+#include "bindings/source_line.h"
+#include "dist/communicator.h"
+#include "dist/gloo_transport.h"
+#include "dist/recorder.h"
+
+namespace torch_xla::bindings {
+namespace {
+
+using dist::Ranks;
+
+template <typename Enum>
+Enum FromName(const std::string& name, const char* (*name_of)(Enum), int count, const char* what) {
+  for (int i = 0; i < count; ++i) {
+    auto e = static_cast<Enum>(i);
+    if (name == name_of(e)) return e;
+  }
+  Throw(Code::kInvalidArgument, what, " '", name, "' is unknown");
+}
+
+// (kind, reduce, tensors, groups, root, pairs)
+using PartTuple = std::tuple<std::string, std::string, std::vector<at::Tensor>, std::vector<Ranks>,
+                             int64_t, std::vector<std::pair<int64_t, int64_t>>>;
+
+std::shared_ptr<dist::Pending> Start(std::vector<PartTuple> tuples, Ranks scope) {
+  const ir::SourceLine* line = PythonLine();
+  py::gil_scoped_release release;
+  std::vector<dist::Operands> parts;
+  for (auto& [kind, reduce, tensors, groups, root, pairs] : tuples) {
+    dist::Operands& o = parts.emplace_back();
+    o.part.kind = FromName(kind, &dist::KindName, 6, "collective");
+    o.part.reduce = FromName(reduce, &dist::ReduceName, 6, "reduction");
+    o.part.groups = std::move(groups);
+    o.part.root = root;
+    o.part.pairs = std::move(pairs);
+    o.tensors = std::move(tensors);
+  }
+  return dist::Start(std::move(parts), std::move(scope), line);
+}
+
+// Calls Python on the communication thread; its exceptions become errors of the core.
+template <typename R, typename... Args>
+R Call(const py::object& fn, const Args&... args) {
+  XLA_CHECK(Py_IsInitialized() != 0, kFailedPrecondition, "Python exits");
+  py::gil_scoped_acquire gil;
+  try {
+    return fn(args...).template cast<R>();
+  } catch (py::error_already_set& e) {
+    std::string message = py::str(e.value());
+    bool late = e.matches(PyExc_TimeoutError);
+    throw Error(late ? Code::kDeadlineExceeded : Code::kUnavailable, message);
+  }
+}
+
+// Of a pybind11 object with any holder: the caller's reference is one more.
+std::unique_ptr<dist::Transport> Connect(const py::object& fn, const Ranks& ranks) {
+  py::gil_scoped_acquire gil;
+  auto held = Call<py::object>(fn, ranks);
+  auto group = c10::intrusive_ptr<c10d::Backend>::reclaim_copy(held.cast<c10d::Backend*>());
+  return dist::MakeGlooTransport(std::move(group));
+}
+
+std::shared_ptr<py::object> Immortal(py::object fn) {
+  return {new py::object(std::move(fn)), [](py::object*) {}};
+}
+
+void SetCommunicator(int device, int64_t rank, int64_t size, py::object connect, py::object compare,
+                     py::object give_up) {
+  dist::World world;
+  world.rank = rank;
+  world.size = size;
+  world.connect = [f = Immortal(std::move(connect))](const Ranks& r) { return Connect(*f, r); };
+  world.compare = [f = Immortal(std::move(compare))](int64_t sequence, const Ranks& scope,
+                                                     const std::string& mine) {
+    return Call<std::vector<std::string>>(*f, sequence, scope, mine);
+  };
+  world.give_up = [f = Immortal(std::move(give_up))](const std::string& why) {
+    return Call<std::string>(*f, why);
+  };
+  py::gil_scoped_release release;
+  dist::SetCommunicator(device, std::make_shared<dist::Communicator>(std::move(world)));
+}
+
+}  // namespace
+
+void InitDist(py::module_& m) {
+  py::class_<dist::Pending, std::shared_ptr<dist::Pending>>(m, "_XlaPending")
+      .def("finish", &dist::Pending::Finish, NoGil());
+  m.def("_xla_collective_start", &Start, py::arg("parts"), py::arg("scope"));
+  m.def("_xla_set_communicator", &SetCommunicator, py::arg("device"), py::arg("rank"),
+        py::arg("size"), py::arg("connect"), py::arg("compare"), py::arg("give_up"));
+  m.def("_xla_has_communicator",
+        [](int device) { return dist::CommunicatorOf(device) != nullptr; });
+  m.def("_xla_has_unlaunched_collectives", &dist::HasUnlaunched, py::arg("device"), NoGil());
+  m.def("_xla_collective_status", [](int device) {
+    auto c = dist::CommunicatorOf(device);
+    return std::make_pair(c ? c->Latest() : "", c ? c->status().message : "");
+  });
+  m.def("_xla_reduction_supported", [](const std::string& reduce, const at::Tensor& t) {
+    return dist::Supports(FromName(reduce, &dist::ReduceName, 6, "reduction"),
+                          ToDType(t.scalar_type()));
+  });
+}
+
+}  // namespace torch_xla::bindings

@@ -1,0 +1,130 @@
+#include "dist/handlers.h"
+
+#include <mutex>
+
+#include "aten/ffi.h"
+#include "base/error.h"
+#include "dist/recorder.h"
+#include "lazy/runtime.h"
+
+namespace torch_xla::dist {
+namespace {
+
+int64_t CountOf(const ffi::Buffer& b) {
+  int64_t n = 1;
+  for (int64_t i = 0; i < b.rank; ++i) n *= b.dims[i];
+  return n;
+}
+
+ffi::Buffer& Argument(const ffi::CallFrame* frame, int64_t i) {
+  return *static_cast<ffi::Buffer*>(frame->args.values[i]);
+}
+
+const int64_t* Words(const ffi::Buffer& b) { return static_cast<const int64_t*>(b.data); }
+
+std::shared_ptr<Communicator> Find(const int64_t* link) {
+  auto c = CommunicatorOf(static_cast<int>(link[1]));
+  XLA_CHECK(c, kFailedPrecondition, "xla:", link[1], " has no communicator any more");
+  return c;
+}
+
+// (link[2], words[n], inputs...) -> link[2]
+void DoStart(const ffi::CallFrame* frame) {
+  const int64_t* link = Words(Argument(frame, 0));
+  const ffi::Buffer& words = Argument(frame, 1);
+  Collective c = Collective::Decode({Words(words), static_cast<size_t>(CountOf(words))});
+  std::vector<const void*> inputs;
+  std::vector<size_t> bytes;
+  int64_t next = 2;
+  for (const Part& p : c.parts) {
+    for (int64_t i = 0; i < p.num_tensors; ++i, ++next) {
+      XLA_INTERNAL_CHECK(next < frame->args.size);
+      const ffi::Buffer& b = Argument(frame, next);
+      inputs.push_back(b.data);
+      bytes.push_back(static_cast<size_t>(CountOf(b)) * ByteSize(p.dtype));
+    }
+  }
+  const int64_t sequence = link[0], device = link[1];
+  Find(link)->Start(sequence, std::move(c), std::move(inputs), std::move(bytes));
+  auto* out = static_cast<int64_t*>(static_cast<ffi::Buffer*>(frame->rets.values[0])->data);
+  out[0] = sequence + 1;
+  out[1] = device;
+}
+
+size_t ElementBytes(int xla_type);
+
+// (link[2], latest link[2], part[1]) -> result
+void DoWait(const ffi::CallFrame* frame) {
+  const int64_t* link = Words(Argument(frame, 0));
+  const auto part = static_cast<size_t>(Words(Argument(frame, 2))[0]);
+  const ffi::Buffer& out = *static_cast<ffi::Buffer*>(frame->rets.values[0]);
+  const size_t bytes = static_cast<size_t>(CountOf(out)) * ElementBytes(out.dtype);
+  if (bytes != 0) Find(link)->Finish(link[0] - 1, part, out.data, bytes);
+}
+
+// XLA's PrimitiveType.
+size_t ElementBytes(int xla_type) {
+  switch (xla_type) {
+    case 1:   // PRED
+    case 2:   // S8
+    case 6:   // U8
+    case 19:  // F8E5M2
+    case 20:  // F8E4M3FN
+    case 24:  // F8E5M2FNUZ
+    case 25:  // F8E4M3FNUZ
+      return 1;
+    case 3:   // S16
+    case 7:   // U16
+    case 10:  // F16
+    case 16:  // BF16
+      return 2;
+    case 4:   // S32
+    case 8:   // U32
+    case 11:  // F32
+      return 4;
+    case 5:   // S64
+    case 9:   // U64
+    case 12:  // F64
+    case 15:  // C64
+      return 8;
+    case 18:  // C128
+      return 16;
+    default: break;
+  }
+  Throw(Code::kUnimplemented, "a collective of XLA's type number ", xla_type);
+}
+
+template <void (*fn)(const ffi::CallFrame*)>
+void* Handle(ffi::CallFrame* frame) {
+  if (ffi::AnswerMetadata(frame)) return nullptr;
+  std::string message;
+  int code = ffi::kInternalError;
+  try {
+    fn(frame);
+    return nullptr;
+  } catch (const Error& e) {
+    message = e.what();
+    code = static_cast<int>(e.code());
+  } catch (const std::exception& e) {
+    message = e.what();
+  }
+  ffi::ErrorCreateArgs args{sizeof(args), nullptr, message.c_str(), code};
+  return frame->api->error_create(&args);
+}
+
+}  // namespace
+
+void RegisterHandlers() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    lazy::Runtime& runtime = lazy::Runtime::Get();
+    bool there =
+        runtime.client().RegisterFfiHandler(kStartTarget,
+                                            reinterpret_cast<void*>(&Handle<&DoStart>)) &&
+        runtime.client().RegisterFfiHandler(kWaitTarget, reinterpret_cast<void*>(&Handle<&DoWait>));
+    XLA_CHECK(there, kUnimplemented, "the PJRT plugin of ", runtime.platform(),
+              " cannot call the host from inside of a program, which collectives need");
+  });
+}
+
+}  // namespace torch_xla::dist

@@ -1,0 +1,13 @@
+// Operators that act on the world outside of the device, such as a collective that other replicas
+// wait for: each recorded one must run once, in the order of recording.
+#pragma once
+
+#include "ir/node.h"
+
+namespace torch_xla::lazy {
+
+// At most kMaxEffects; the same one again changes nothing. Thread-safe.
+void RegisterEffect(const ir::OpDef& op);
+bool IsEffect(const ir::OpDef& op);
+
+}  // namespace torch_xla::lazy

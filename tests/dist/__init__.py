@@ -1,0 +1,1 @@
+"""Several replicas: processes, collectives, loaders, faults."""

@@ -1,0 +1,1 @@
+"""Several replicas: starting them, feeding them, and torch.distributed's backend `xla`."""
