@@ -13,10 +13,14 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::XLA);
 // No process can address so much: PyTorch's allocators refuse it at the call, and so do we. A view
 // needs no memory.
 void CheckAddressable(const lazy::Tensor& tensor, const Shape& shape) {
+  auto n = static_cast<int64_t>(ByteSize(shape.dtype));
+  bool overflow = false;
+  for (int64_t d : shape.dims) overflow |= __builtin_mul_overflow(n, d, &n);
+  if ((!overflow && n < int64_t{1} << 47) || tensor.is_view()) [[likely]]
+    return;
   auto bytes = static_cast<double>(ByteSize(shape.dtype));
   for (int64_t d : shape.dims) bytes *= static_cast<double>(d);
-  if (bytes < 0x1p47 || tensor.is_view()) [[likely]]
-    return;
+  if (bytes < 0x1p47) return;  // a dimension of zero
   TORCH_CHECK_WITH(OutOfMemoryError, false, "XLA out of memory. Tried to allocate ", bytes / 0x1p30,
                    " GiB for ", ToString(shape.dims));
 }

@@ -20,8 +20,9 @@ Slot slots[kMaxRecorders];  // the first is kNobody's
 std::mutex slots_mutex;     // guards who takes a slot
 std::atomic<uint64_t> ticks{1};
 
-// Trivially destructible: others' thread_local destructors may still record.
-thread_local Slot* mine = nullptr;
+// Trivially destructible: others' thread_local destructors may still record. In the static block:
+// every node asks, and a call per access is what recording may not cost.
+[[gnu::tls_model("initial-exec")]] thread_local Slot* mine = nullptr;
 
 struct Leaver {
   Slot* slot = nullptr;
