@@ -211,6 +211,11 @@ void DropCachedViews(const std::vector<Ref<Alias>>& live) {
   for (const Ref<Alias>& a : live) a->DropCachedViews(MineOrNobodys);
 }
 
+bool HasEffect(const ir::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const ir::Node* n) { return IsEffect(n->op()); });
+}
+
 void AddLive(Step& step, const Ref<Alias>& alias, ir::Value value) {
   step.roots.Add(value);
   step.held.push_back({alias, std::move(value)});
@@ -235,8 +240,10 @@ Step CollectStep(Threads& threads, int device) {
   if (others.empty() || step.roots.empty()) return step;
   // What is computed on the way is not to be computed again.
   const ir::Graph graph = ir::Collect(step.roots.values());
+  const bool whole = HasEffect(graph);
   for (Held& h : others) {
-    if (h.value.node->mark.epoch == graph.epoch) AddLive(step, h.alias, std::move(h.value));
+    if (whole || h.value.node->mark.epoch == graph.epoch)
+      AddLive(step, h.alias, std::move(h.value));
   }
   return step;
 }
@@ -261,8 +268,7 @@ void MaterializeOn(int device, const std::vector<const Tensor*>& tensors) {
   if (step.roots.empty()) return;  // another thread did it meanwhile
   ir::Graph graph = ir::Collect(step.roots.values());
   // A collective runs once, so everything that hangs on it runs with it: all that is pending.
-  const bool whole = std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                                 [](const ir::Node* n) { return IsEffect(n->op()); });
+  const bool whole = HasEffect(graph);
   for (const Ref<Alias>& a : live) {
     ir::Value v = a->value();
     if (Pending(v) && (whole || v.node->mark.epoch == graph.epoch)) AddLive(step, a, std::move(v));

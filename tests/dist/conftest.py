@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,7 +62,9 @@ def run_program(tmp_path: Path) -> Run:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             pytest.fail(f"not done after {timeout} s\n{out}\n{err}")
-        left = alive_in_session(process.pid)
+        end = time.monotonic() + 5  # the last moments of multiprocessing's resource tracker
+        while (left := alive_in_session(process.pid)) and time.monotonic() < end:
+            time.sleep(0.05)
         if left:
             os.killpg(process.pid, signal.SIGKILL)
         assert not left, f"still running: {left}\n{out}\n{err}"
