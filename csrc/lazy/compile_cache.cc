@@ -56,6 +56,10 @@ void Program::Compile(pjrt::Client& client, const std::string& module,
   static metrics::Metric* compile_time = metrics::GetMetric("CompileTime");
   pjrt::ExecutablePtr executable;
   Status error;
+  // The compiler takes more memory than many models, from other arenas of the allocator than those
+  // where it is free; and leaves it there.
+  const bool large = module.size() >= kLargeModule;
+  if (large) malloc_trim(0);
   try {
     metrics::Timed timed(compile_time);
     executable = client.Compile(module, options);
@@ -66,8 +70,7 @@ void Program::Compile(pjrt::Client& client, const std::string& module,
   } catch (const std::exception& e) {
     error = {Code::kInternal, e.what()};
   }
-  // What the compiler leaves free in its threads' arenas is more than many models need.
-  if (module.size() >= kLargeModule) malloc_trim(0);
+  if (large) malloc_trim(0);
   Done(std::move(executable), std::move(error));
 }
 

@@ -204,7 +204,7 @@ void Execute(GraphLock& lock, Step step, int device, const ir::SourceLine* line,
   graph = {};
   step = {};
   runtime.LaunchStarted(device);
-  runtime.launcher().Enqueue([launch] { RunOrFail(*launch); });
+  runtime.launcher(device).Enqueue([launch] { RunOrFail(*launch); });
 }
 
 void DropCachedViews(const std::vector<Ref<Alias>>& live) {

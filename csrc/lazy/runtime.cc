@@ -99,13 +99,14 @@ void Launcher::Run() {
 Runtime::Runtime(pjrt::ClientPtr client)
     : client_(std::move(client)),
       platform_(UpperCase(client_->platform_name())),
-      launcher_(std::make_unique<Launcher>()),
-      in_flight_(client_->devices().size(), 0) {
+      in_flight_(client_->devices().size(), 0),
+      executing_(client_->devices().size(), 0) {
   XLA_CHECK(num_devices() <= kMaxDevices, kInvalidArgument, platform_, " has ", num_devices(),
             " devices; one process can use ", kMaxDevices);
   const double otherwise =
       platform_ == "CPU" ? MachineMemory() : std::numeric_limits<double>::infinity();
   for (int d = 0; d < num_devices(); ++d) {
+    launchers_.push_back(std::make_unique<Launcher>());
     auto stats = client_->memory_stats(d);
     memory_limits_.push_back(stats && stats->bytes_limit ? static_cast<double>(*stats->bytes_limit)
                                                          : otherwise);
@@ -155,6 +156,22 @@ void Runtime::WaitForLaunches(int device, int limit) {
       });
 }
 
+void Runtime::ExecutionStarted(int device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++executing_[static_cast<size_t>(device)];
+}
+
+void Runtime::ExecutionDone(int device) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  --executing_[static_cast<size_t>(device)];
+  changed_.notify_all();
+}
+
+void Runtime::WaitForExecutions(int device) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return executing_[static_cast<size_t>(device)] == 0; });
+}
+
 void Runtime::CompileStarted() { ++compiles_running; }
 void Runtime::CompileDone() { --compiles_running; }
 
@@ -165,7 +182,7 @@ void Runtime::Shutdown() {
   Runtime* r = instance.exchange(nullptr);
   if (r == nullptr) return;
   try {
-    r->launcher_->Drain();
+    for (auto& launcher : r->launchers_) launcher->Drain();
     for (int d = 0; d < r->num_devices(); ++d) r->WaitForLaunches(d, 0);
     // Under a running compilation it cannot be: LeaveIfCompiling ends the process then.
     if (compiles_running.load() == 0) r->client_->Close();

@@ -1,4 +1,4 @@
-// The process's client, its devices and the thread that launches on them.
+// The process's client, its devices and the threads that launch on them.
 #pragma once
 
 #include <condition_variable>
@@ -8,13 +8,14 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "pjrt/client.h"
 
 namespace torch_xla::lazy {
 
-// Runs tasks in order on one thread, so that `Execute` is never called by the user's thread, never
-// with the GIL held and never by two threads at once.
+// Runs a device's tasks in order on one thread, so that `Execute` is never called by the user's
+// thread and never with the GIL held.
 class Launcher {
  public:
   Launcher();
@@ -44,7 +45,7 @@ class Runtime {
   static void SetClientFactory(std::function<pjrt::ClientPtr()> factory);
 
   pjrt::Client& client() { return *client_; }
-  Launcher& launcher() { return *launcher_; }
+  Launcher& launcher(int device) { return *launchers_[static_cast<size_t>(device)]; }
   int num_devices() const { return static_cast<int>(client_->devices().size()); }
   const std::string& platform() const { return platform_; }  // "CPU", "CUDA", ...
   // Bytes that the device could hold now if everything else fitted: its own limit, or the machine's
@@ -56,6 +57,12 @@ class Runtime {
   void LaunchDone(int device);
   // Waits until at most `limit` launches of the device are unfinished.
   void WaitForLaunches(int device, int limit);
+
+  // On the device's launcher: the part of a launch that the plugin works on.
+  void ExecutionStarted(int device);
+  void ExecutionDone(int device);
+  // Waits, without limit, until the device has nothing to work on.
+  void WaitForExecutions(int device);
 
   // A compilation runs on a thread of its own, so that Ctrl-C does not have to wait for it.
   static void CompileStarted();
@@ -70,10 +77,11 @@ class Runtime {
 
   pjrt::ClientPtr client_;
   std::string platform_;
-  std::unique_ptr<Launcher> launcher_;
+  std::vector<std::unique_ptr<Launcher>> launchers_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<int> in_flight_;
+  std::vector<int> executing_;
   std::vector<double> memory_limits_;  // of the devices
 };
 

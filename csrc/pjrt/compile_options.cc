@@ -50,6 +50,14 @@ std::string DeviceAssignment(std::span<const int64_t> device_ids) {
   return out;
 }
 
+void PutOverride(std::string& out, std::string_view option, bool value) {
+  std::string field, entry;
+  PutInt(field, kBoolField, value ? 1 : 0);
+  PutBytes(entry, kMapKey, option);
+  PutBytes(entry, kMapValue, field);
+  PutBytes(out, kEnvOptionOverrides, entry);
+}
+
 }  // namespace
 
 std::string EncodeCompileOptions(std::span<const int64_t> device_ids, bool cpu) {
@@ -63,11 +71,10 @@ std::string EncodeCompileOptions(std::span<const int64_t> device_ids, bool cpu) 
   if (device_ids.empty()) PutInt(out, kCompilePortableExecutable, 1);
   if (cpu) {
     // Else max(0, NaN) is 0, and relu, max pooling and reductions lose NaNs.
-    std::string off, entry;
-    PutInt(off, kBoolField, 0);
-    PutBytes(entry, kMapKey, "xla_cpu_enable_fast_min_max");
-    PutBytes(entry, kMapValue, off);
-    PutBytes(out, kEnvOptionOverrides, entry);
+    PutOverride(out, "xla_cpu_enable_fast_min_max", false);
+    // It keeps a packed copy of an operand with each matrix product for as long as the program
+    // lives, for no speed that could be measured.
+    PutOverride(out, "xla_cpu_use_xnnpack", false);
   }
   return out;
 }

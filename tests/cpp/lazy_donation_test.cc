@@ -42,7 +42,7 @@ TEST_F(Donation, AnUpdateTakesOverTheBufferOfItsOldValue) {
   client_->SetManualCompletion(true);
   w.Write(AddValues(w.value(), Upload().value()));
   Sync(0, false);
-  Runtime::Get().launcher().Drain();
+  Runtime::Get().launcher(0).Drain();
   EXPECT_TRUE(Compiled("tf.aliasing_output = 0")) << client_->last_module();
   // The launch is unfinished, and yet the old value is gone: only the result is there.
   EXPECT_EQ(InUse(), kBytes);
@@ -82,7 +82,7 @@ TEST_F(Donation, RunningAheadDonatesEachStepsResultToTheNext) {
     w.Write(AddValues(w.value(), w.value()));
     Sync(0, false);
   }
-  Runtime::Get().launcher().Drain();
+  Runtime::Get().launcher(0).Drain();
   EXPECT_EQ(client_->pending_launches(), 3u);
   EXPECT_EQ(InUse(), kBytes);
 }
@@ -189,7 +189,7 @@ TEST_F(Donation, AnAsynchronousFailureReachesItsUsersAsTheFirstError) {
   client_->FailNextResult({Code::kDataLoss, "first failure"});
   Tensor y = Add(x, x);
   Sync(0, false);
-  Runtime::Get().launcher().Drain();
+  Runtime::Get().launcher(0).Drain();
   client_->CompleteNext();
   client_->SetManualCompletion(false);
   Tensor z = Add(y, y);
