@@ -4,8 +4,9 @@
 
 Each contender trains the same transformer (50 million parameters unless told otherwise) in a
 process of its own. What counts is the peak of the resident memory above that of the process after
-the import and a first small operation, so that Python, torch and the plugin's code are left out; the
-model, its optimizer, activations and what compiling needs are in.
+the import and a first small operation, so that Python, torch and the plugin's code are left out. The
+peak is that of everything, compiling the first steps included; the late peak is that of the last two
+steps alone.
 """
 
 import argparse
@@ -51,18 +52,21 @@ def train(device, args):
     parameters = sum(p.numel() for p in model.parameters())
     model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    for step in range(args.steps):
-        if step == args.steps - 2:
-            loss.item()
-            whole = status("VmHWM")
-            forget_peak()
-        x, y = (torch.randint(args.tokens, (args.batch, args.time)) for _ in range(2))
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x.to(device)).flatten(0, 1), y.to(device).flatten())
-        loss.backward()
-        optimizer.step()
-        sync()
-    loss.item()
+
+    def train_for(steps):
+        for _ in range(steps):
+            x, y = (torch.randint(args.tokens, (args.batch, args.time)) for _ in range(2))
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x.to(device)).flatten(0, 1), y.to(device).flatten())
+            loss.backward()
+            optimizer.step()
+            sync()
+        loss.item()
+
+    train_for(args.steps - 2)
+    whole = status("VmHWM")
+    forget_peak()
+    train_for(2)
     late = status("VmHWM")
     print(parameters, max(whole, late) - start, late - start, status("VmRSS") - start)
 
@@ -94,9 +98,8 @@ def main():
             f"{name:<24}{results[name][0]:>10.0f}{results[name][1]:>12.0f}{results[name][2]:>12.0f}"
         )
     whole, late = (results["xla"][i] / results["cpu"][i] for i in range(2))
-    print(
-        f"{parameters / 1e6:.1f} million parameters; ratio {whole:.3f}, of the late steps {late:.3f}"
-    )
+    size = parameters / 1e6
+    print(f"{size:.1f} million parameters; ratio {whole:.3f}, of the late steps {late:.3f}")
 
 
 if __name__ == "__main__":

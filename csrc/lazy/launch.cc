@@ -75,10 +75,10 @@ class Arguments {
   std::vector<bool> lost_;
 };
 
-// Before a program that takes much of the host's memory. Plugins take it for results when Execute is
-// called, not when the device comes to it, so the executions before it finish first and give back
-// theirs; and the allocator gives back what it keeps free, which costs page faults that only large
-// programs do not notice.
+// Before a program that takes much of the host's memory. Plugins take it for results when Execute
+// is called, not when the device comes to it, so the executions before it finish first and give
+// back theirs; and the allocator gives back what it keeps free, which costs page faults that only
+// large programs do not notice.
 void MakeRoom(const Launch& launch) {
   constexpr int64_t kLarge = int64_t{1} << 26;
   const auto& memory = launch.program->memory();

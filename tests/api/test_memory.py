@@ -7,7 +7,6 @@ import torch_xla
 
 from .conftest import assert_same
 
-
 # Each leaves the tensor `kept` with the value that it had before its buffer's owner went on.
 KEEPERS = {
     "clone": lambda w: w.clone(),

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from tests.ops.oracle import check, check_error, floats, host_runs, ints
 
 import torch_xla
+from tests.ops.oracle import check, check_error, floats, host_runs, ints
 from torch_xla.debug import metrics
 
 # What follows from a decomposition but not its signs.

@@ -1,6 +1,7 @@
 """A slice of PyTorch's op_db against the expectations; `make test-ops` runs all of it."""
 
 import pytest
+
 from tests.ops import sweep
 
 EVERY = 12
