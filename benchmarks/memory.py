@@ -4,9 +4,9 @@
 
 Each contender trains the same transformer (50 million parameters unless told otherwise) in a
 process of its own. What counts is the peak of the resident memory above that of the process after
-the import and a first small operation, so that Python, torch and the plugin's code are left out. The
-peak is that of everything, compiling the first steps included; the late peak is that of the last two
-steps alone.
+the import and a first small operation, so that Python, torch and the plugin's code are left out.
+The peak is that of everything, compiling the first steps included; the late peak is that of the
+last two steps alone.
 """
 
 import argparse
