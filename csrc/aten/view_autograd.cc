@@ -4,7 +4,6 @@
 // aten::view where no gradient flows: by far the most frequent view, and torch's own kernels make a
 // replay function over symbolic sizes and a reversed one for it at every call of a device without
 // strides, which costs more than all the rest (benchmarks/record.py, row `view`).
-#include <ATen/ops/_reshape_alias_ops.h>
 #include <ATen/ops/squeeze_ops.h>
 #include <ATen/ops/t_ops.h>
 #include <ATen/ops/transpose_ops.h>
@@ -37,11 +36,15 @@ struct ReshapeFunc final : torch::autograd::ViewFunc {
   Dims dims;
 };
 
+// Leads to torch's own kernel, which stands at the autograd keys of all backends.
+c10::DispatchKeySet ToTorch(c10::DispatchKeySet keys) {
+  return keys.remove(c10::DispatchKey::AutogradXLA).add(c10::DispatchKey::AutogradOther);
+}
+
 at::Tensor View(c10::DispatchKeySet keys, const at::Tensor& self, at::SymIntArrayRef size) {
   if ((at::GradMode::is_enabled() && self.requires_grad()) ||
       self._fw_grad(/*level=*/0).defined()) {
-    // The same operator under the name that has torch's own derivative.
-    return at::_ops::_reshape_alias::redispatch(keys, self, size, size);
+    return at::_ops::view::redispatch(ToTorch(keys), self, size);
   }
   at::Tensor view;
   {
@@ -71,10 +74,7 @@ at::Tensor& InPlaceView(c10::DispatchKeySet keys, at::Tensor& self, const Make& 
     TORCH_CHECK(!self.requires_grad() || !Unwrap(self).HasOtherViews(), InPlace::name,
                 " would change the shape of a tensor whose views autograd has recorded, which XLA "
                 "tensors do not support: use the form that returns a view");
-    // Torch's own kernel, which is reached through the key of other backends.
-    c10::DispatchKeySet torchs =
-        keys.remove(c10::DispatchKey::AutogradXLA).add(c10::DispatchKey::AutogradOther);
-    return InPlace::redispatch(torchs, self, std::forward<Args>(args)...);
+    return InPlace::redispatch(ToTorch(keys), self, std::forward<Args>(args)...);
   }
   torch::autograd::check_inplace(self, self.requires_grad());
   at::Tensor view;

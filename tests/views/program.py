@@ -9,8 +9,8 @@ What the devices are documented to differ in is left out by name:
 - views that eager refuses (ours are accepted): `view` is only asked where eager can;
 - writes through overlapping views, and copies between overlapping ones that are not the same;
 - `as_strided`, `resize_` and `view(dtype)` read the layout: asked of contiguous tensors;
-- a change of shape in place (`t_`, `squeeze_`) of a base whose views autograd has recorded (ours
-  raises: torch would replay these views on the base as it is then);
+- a change of shape in place (`t_`, `squeeze_`) of a base that has views, beside autograd: torch
+  replays these views on the base as it is then (ours raises where the base requires a gradient);
 - a tensor that `resize_` makes larger has memory of its own: asked where nothing else shares it.
 """
 
@@ -66,6 +66,7 @@ class Program:
     leaves: list[Pair] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
     hooks: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = field(default_factory=list)
+    first_calls: list[Any] = field(default_factory=list)
 
     # ---- Running.
 
@@ -211,7 +212,7 @@ class Program:
         if isinstance(cpu, Exception) or isinstance(xla, Exception):
             self.same_error(cpu, xla)
             return
-        for want, got in self.hooks:
+        for want, got in self.first_calls:
             cpu.append(len(want))
             xla.append(len(got))
             cpu += want
@@ -239,9 +240,15 @@ class Program:
                 loss = loss + (t * weight).sum()
         leaves = [getattr(p, device) for p in self.leaves]
         if not loss.requires_grad or not leaves:
+            self.first_calls = []
             return []
         first = torch.autograd.grad(loss, leaves, create_graph=double, allow_unused=True)
         out: list[Any] = [None if g is None else g.detach() for g in first]
+        # The second pass may call them once more on one device, with zeros.
+        calls = [list(seen[device == "xla"]) for seen in self.hooks]
+        self.first_calls = (
+            calls if device == "cpu" else list(zip(self.first_calls, calls, strict=True))
+        )
         squares = [(g * g.conj()).real.sum() for g in first if g is not None and g.requires_grad]
         if double:
             # Where nothing depends on a leaf, one device may say None and the other 0.

@@ -255,7 +255,7 @@ def _split(program: Program, p: Pair, t: torch.Tensor) -> Step | None:
         (f"unbind({d})", lambda x: x.unbind(d)),
         ("unsafe_chunk", lambda x: [c.clone() for c in x.unsafe_chunk(n, d)]),
         (f"hsplit({at})", lambda x: x.hsplit(at)),
-        ("list(x)", list),
+        ("list(x)", lambda x: list(x) or [x[:0]]),
     ]
     if t.dim() >= 2:
         made.append((f"vsplit({at})", lambda x: x.vsplit(at)))
@@ -319,7 +319,7 @@ def _other_dtype(program: Program, p: Pair, t: torch.Tensor) -> Step | None:
     if t.dtype.is_floating_point or t.dtype.is_complex or t.dtype == torch.bool or t.dim() == 0:
         return None
     to = (torch.int16, torch.uint8, torch.int32, torch.int64)[program.draw(4)]
-    if t.storage_offset() * t.element_size() % to.itemsize or t.stride(-1) != 1:
+    if t.storage_offset() * t.element_size() % to.itemsize or t.stride(-1) != 1 or t.numel() == 0:
         return None
     # Integers of any bits are integers: written like others.
     return Step(f"view({to})", lambda x: x.view(to))
@@ -336,8 +336,8 @@ def _in_place_views(f: Maker) -> Maker:
 @_in_place_views
 def _metadata(program: Program, p: Pair, t: torch.Tensor) -> Step | None:
     kind = program.draw(5)
-    recorded = program.with_grad and t.requires_grad and not t._is_view()
-    if recorded and any(o is not p and shares(o.cpu, t) for o in program.pairs):
+    base = program.with_grad and not t._is_view()
+    if base and any(o is not p and shares(o.cpu, t) for o in program.pairs):
         return None
     replayed = t.is_neg() or t.is_conj() or p.replayed
     if program.with_grad and t._base is not None and replayed:
