@@ -240,8 +240,9 @@ at::Tensor RangeStart(const at::Scalar& start, const at::Scalar& end, OptDtype d
 template <typename Fn>
 at::Tensor& Into(at::Tensor& out, Fn make) {
   at::Tensor made = make(out.scalar_type(), out.device());
-  at::native::resize_output(out, made.sizes());
-  return out.copy_(made);
+  // As PyTorch has it: elements in out's own shape, if there are as many.
+  if (out.numel() != made.numel()) at::native::resize_output(out, made.sizes());
+  return out.copy_(made.view(out.sizes()));
 }
 
 at::Tensor& ArangeOut(const at::Scalar& start, const at::Scalar& end, const at::Scalar& step,

@@ -2,13 +2,17 @@
 // structs only grow at their ends.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <string>
+
+#include "base/error.h"
 
 namespace torch_xla::ffi {
 
 inline constexpr int kMetadata = 1;    // Extension::type
-inline constexpr int kExecute = 3;     // CallFrame::stage
 inline constexpr int kStringAttr = 4;  // Attrs::types
 inline constexpr int kInternalError = 13;
 
@@ -90,6 +94,27 @@ inline bool AnswerMetadata(CallFrame* frame) {
   metadata->api_version.major_version = 0;
   metadata->api_version.minor_version = 1;
   return true;
+}
+
+// The handler whose work is `fn`; what that throws is the execution's error.
+template <void (*fn)(const CallFrame&)>
+void* Handle(CallFrame* frame) {
+  if (AnswerMetadata(frame)) return nullptr;
+  std::string message;
+  int code = kInternalError;
+  try {
+    fn(*frame);
+    return nullptr;
+  } catch (const Error& e) {
+    message = e.what();
+    code = static_cast<int>(e.code());
+  } catch (const c10::Error& e) {
+    message = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    message = e.what();
+  }
+  ErrorCreateArgs args{sizeof(args), nullptr, message.c_str(), code};
+  return frame->api->error_create(&args);
 }
 
 }  // namespace torch_xla::ffi

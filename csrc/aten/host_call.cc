@@ -208,27 +208,12 @@ void Run(const ffi::CallFrame& frame) {
   }
 }
 
-extern "C" void* HostCallHandler(ffi::CallFrame* frame) {
-  if (ffi::AnswerMetadata(frame)) return nullptr;
-  std::string message;
-  try {
-    Run(*frame);
-    return nullptr;
-  } catch (const c10::Error& e) {
-    message = e.what_without_backtrace();
-  } catch (const std::exception& e) {
-    message = e.what();
-  }
-  ffi::ErrorCreateArgs args{sizeof(args), nullptr, message.c_str(), ffi::kInternalError};
-  return frame->api->error_create(&args);
-}
-
 // Whether the plugin runs on the host and takes our handler.
 bool Available() {
   static const bool available = [] {
     pjrt::Client& client = lazy::Runtime::Get().client();
     return client.platform_name() == "cpu" &&
-           client.RegisterFfiHandler(kTarget, reinterpret_cast<void*>(&HostCallHandler));
+           client.RegisterFfiHandler(kTarget, reinterpret_cast<void*>(&ffi::Handle<&Run>));
   }();
   return available;
 }
@@ -297,8 +282,10 @@ class HostCall final : public c10::OperatorKernel {
                                   const record::Recording& r, const std::string& text) {
     std::string key = text;
     for (size_t i = 0; i < r.num_operands(); ++i) key += ToString(r.arg(i).shape());
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (auto it = shapes_.find(key); it != shapes_.end()) return it->second;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (auto it = shapes_.find(key); it != shapes_.end()) return it->second;
+    }
     std::vector<Shape> shapes;
     if (given_ != nullptr) {
       shapes = given_(args);
@@ -310,6 +297,7 @@ class HostCall final : public c10::OperatorKernel {
       for (const at::Tensor& t : TensorsOf(inner)) shapes.push_back(ShapeOf(t));
     }
     constexpr size_t kMost = 4096;
+    std::lock_guard<std::mutex> lock(mutex_);
     if (shapes_.size() >= kMost) shapes_.clear();
     shapes_[key] = shapes;
     return shapes;

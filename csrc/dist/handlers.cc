@@ -16,8 +16,8 @@ int64_t CountOf(const ffi::Buffer& b) {
   return n;
 }
 
-ffi::Buffer& Argument(const ffi::CallFrame* frame, int64_t i) {
-  return *static_cast<ffi::Buffer*>(frame->args.values[i]);
+ffi::Buffer& Argument(const ffi::CallFrame& frame, int64_t i) {
+  return *static_cast<ffi::Buffer*>(frame.args.values[i]);
 }
 
 const int64_t* Words(const ffi::Buffer& b) { return static_cast<const int64_t*>(b.data); }
@@ -29,7 +29,7 @@ std::shared_ptr<Communicator> Find(const int64_t* link) {
 }
 
 // (link[2], words[n], inputs...) -> link[2]
-void DoStart(const ffi::CallFrame* frame) {
+void DoStart(const ffi::CallFrame& frame) {
   const int64_t* link = Words(Argument(frame, 0));
   const ffi::Buffer& words = Argument(frame, 1);
   Collective c = Collective::Decode({Words(words), static_cast<size_t>(CountOf(words))});
@@ -38,7 +38,7 @@ void DoStart(const ffi::CallFrame* frame) {
   int64_t next = 2;
   for (const Part& p : c.parts) {
     for (int64_t i = 0; i < p.num_tensors; ++i, ++next) {
-      XLA_INTERNAL_CHECK(next < frame->args.size);
+      XLA_INTERNAL_CHECK(next < frame.args.size);
       const ffi::Buffer& b = Argument(frame, next);
       inputs.push_back(b.data);
       bytes.push_back(static_cast<size_t>(CountOf(b)) * ByteSize(p.dtype));
@@ -46,7 +46,7 @@ void DoStart(const ffi::CallFrame* frame) {
   }
   const int64_t sequence = link[0], device = link[1];
   Find(link)->Start(sequence, std::move(c), std::move(inputs), std::move(bytes));
-  auto* out = static_cast<int64_t*>(static_cast<ffi::Buffer*>(frame->rets.values[0])->data);
+  auto* out = static_cast<int64_t*>(static_cast<ffi::Buffer*>(frame.rets.values[0])->data);
   out[0] = sequence + 1;
   out[1] = device;
 }
@@ -54,10 +54,10 @@ void DoStart(const ffi::CallFrame* frame) {
 size_t ElementBytes(int xla_type);
 
 // (link[2], latest link[2], part[1]) -> result
-void DoWait(const ffi::CallFrame* frame) {
+void DoWait(const ffi::CallFrame& frame) {
   const int64_t* link = Words(Argument(frame, 0));
   const auto part = static_cast<size_t>(Words(Argument(frame, 2))[0]);
-  const ffi::Buffer& out = *static_cast<ffi::Buffer*>(frame->rets.values[0]);
+  const ffi::Buffer& out = *static_cast<ffi::Buffer*>(frame.rets.values[0]);
   const size_t bytes = static_cast<size_t>(CountOf(out)) * ElementBytes(out.dtype);
   if (bytes != 0) Find(link)->Finish(link[0] - 1, part, out.data, bytes);
 }
@@ -94,34 +94,16 @@ size_t ElementBytes(int xla_type) {
   Throw(Code::kUnimplemented, "a collective of XLA's type number ", xla_type);
 }
 
-template <void (*fn)(const ffi::CallFrame*)>
-void* Handle(ffi::CallFrame* frame) {
-  if (ffi::AnswerMetadata(frame)) return nullptr;
-  std::string message;
-  int code = ffi::kInternalError;
-  try {
-    fn(frame);
-    return nullptr;
-  } catch (const Error& e) {
-    message = e.what();
-    code = static_cast<int>(e.code());
-  } catch (const std::exception& e) {
-    message = e.what();
-  }
-  ffi::ErrorCreateArgs args{sizeof(args), nullptr, message.c_str(), code};
-  return frame->api->error_create(&args);
-}
-
 }  // namespace
 
 void RegisterHandlers() {
   static std::once_flag once;
   std::call_once(once, [] {
     lazy::Runtime& runtime = lazy::Runtime::Get();
-    bool there =
-        runtime.client().RegisterFfiHandler(kStartTarget,
-                                            reinterpret_cast<void*>(&Handle<&DoStart>)) &&
-        runtime.client().RegisterFfiHandler(kWaitTarget, reinterpret_cast<void*>(&Handle<&DoWait>));
+    bool there = runtime.client().RegisterFfiHandler(
+                     kStartTarget, reinterpret_cast<void*>(&ffi::Handle<&DoStart>)) &&
+                 runtime.client().RegisterFfiHandler(
+                     kWaitTarget, reinterpret_cast<void*>(&ffi::Handle<&DoWait>));
     XLA_CHECK(there, kUnimplemented, "the PJRT plugin of ", runtime.platform(),
               " cannot call the host from inside of a program, which collectives need");
   });

@@ -48,12 +48,16 @@ namespace {
 Slot* TakeSlot() {
   if (IsAutogradWorker()) return slots;
   std::lock_guard<std::mutex> lock(slots_mutex);
-  for (int i = 1; i < kMaxRecorders; ++i) {
+  // Round and round, so that what an ended thread recorded is long gone when its slot has another.
+  static int last = 0;
+  for (int n = 1; n < kMaxRecorders; ++n) {
+    const int i = 1 + (last + n - 1) % (kMaxRecorders - 1);
     if (slots[i].alive.load(std::memory_order_acquire)) continue;
     slots[i].born.store(Tick());  // later than all that others recorded before
     slots[i].latest.store(0);
     slots[i].alive.store(true, std::memory_order_release);
     leaver.slot = &slots[i];
+    last = i;
     return &slots[i];
   }
   return slots;

@@ -120,6 +120,7 @@ std::shared_ptr<Program> CompileCache::GetOrCompile(const Hash& hash,
     Source s = source();
     program->flow_ = std::move(s.flow);
     program->operators_ = std::move(s.operators);
+    program->effects_ = std::move(s.effects);
     // Counted while the thread lives, also when it cannot be started.
     std::shared_ptr<void> running((Runtime::CompileStarted(), nullptr),
                                   [](void*) { Runtime::CompileDone(); });

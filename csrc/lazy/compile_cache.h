@@ -23,7 +23,8 @@ namespace torch_xla::lazy {
 struct Source {
   std::string module;  // StableHLO text
   ir::Flow flow;
-  std::string operators;  // summary for messages
+  std::string operators;        // summary for messages
+  std::vector<size_t> effects;  // results that are effects (effects.h)
 };
 
 // One program, compiled or about to be.
@@ -36,6 +37,7 @@ class Program {
   // Of a program that Get returned.
   const ir::Flow& flow() const { return flow_; }
   const std::string& operators() const { return operators_; }
+  const std::vector<size_t>& effects() const { return effects_; }
   const std::vector<bool>& donatable() const { return donatable_; }
   const std::optional<pjrt::Executable::Memory>& memory() const { return memory_; }
 
@@ -47,6 +49,7 @@ class Program {
 
   ir::Flow flow_;
   std::string operators_;
+  std::vector<size_t> effects_;
   std::vector<bool> donatable_;
   std::optional<pjrt::Executable::Memory> memory_;
   std::mutex mutex_;

@@ -140,16 +140,36 @@ void CheckMemory(Runtime& runtime, Program& program, const ir::Graph& graph, int
   ThrowOutOfMemory(bytes, what);
 }
 
+bool HasEffect(const ir::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const ir::Node* n) { return IsEffect(n->op()); });
+}
+
+// Effects become data with the launch, so that none runs again where a later graph refers to it.
+// Whether there were any that were no roots yet.
+bool AddEffects(Step& step, const ir::Graph& graph) {
+  const size_t before = step.roots.values().size();
+  for (ir::Node* n : graph.nodes) {
+    if (IsEffect(n->op())) step.roots.Add({Ref<ir::Node>(n), 0});
+  }
+  return step.roots.values().size() != before;
+}
+
 std::shared_ptr<Program> FindProgram(const ir::Graph& graph, const Step& step) {
   static metrics::Metric* lowering_time = metrics::GetMetric("LoweringTime");
   auto source = [&] {
     metrics::Timed timed(lowering_time);
     std::vector<bool> updates(graph.roots.size());
-    for (const Held& h : step.held) updates[step.roots.Position(h.value)] = h.alias->written();
+    for (const Held& h : step.held) {
+      if (h.alias->written()) updates[step.roots.Position(h.value)] = true;
+    }
     Source s;
     s.module = ir::Lower(graph, ir::PlanDonation(graph, updates)).module;
     s.flow = ir::Flow(graph);
     s.operators = ir::Summary(graph);
+    for (size_t i = 0; i < graph.roots.size(); ++i) {
+      if (IsEffect(graph.roots[i].node->op())) s.effects.push_back(i);
+    }
     return s;
   };
   return CompileCache::Global().GetOrCompile(graph.hash, source, {});
@@ -164,6 +184,7 @@ void Execute(GraphLock& lock, Step step, int device, const ir::SourceLine* line,
   static metrics::Metric* lock_wait = metrics::GetMetric("DeviceLockWait");
   Runtime& runtime = Runtime::Get();
   ir::Graph graph = ir::Collect(step.roots.values());
+  if (AddEffects(step, graph)) graph = ir::Collect(step.roots.values());
   auto launch = std::make_shared<Launch>(runtime, device);
   launch->line = line;
   launch->program = FindProgram(graph, step);
@@ -209,11 +230,6 @@ void Execute(GraphLock& lock, Step step, int device, const ir::SourceLine* line,
 
 void DropCachedViews(const std::vector<Ref<Alias>>& live) {
   for (const Ref<Alias>& a : live) a->DropCachedViews(MineOrNobodys);
-}
-
-bool HasEffect(const ir::Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [](const ir::Node* n) { return IsEffect(n->op()); });
 }
 
 void AddLive(Step& step, const Ref<Alias>& alias, ir::Value value) {

@@ -30,6 +30,7 @@ class Arguments {
     }
     const std::vector<bool>& donatable = launch.program->donatable();
     std::vector<bool> failed;
+    std::vector<pjrt::BufferPtr> taken(launch.arguments.size());
     for (size_t i = 0; i < launch.arguments.size(); ++i) {
       Ref<Data>& data = launch.arguments[i];
       const size_t parameter = i + (packed ? 1 : 0);
@@ -39,16 +40,27 @@ class Arguments {
       Data::Argument a = data->Take(may && data->use_count() == 1);
       if (may && !a.last) non_donatable_.push_back(static_cast<int64_t>(parameter));
       if (a.execution) inputs_.push_back(std::move(a.execution));
-      if (!a.error.ok()) {
-        // What does not depend on the failure is computed all the same.
-        failed.resize(launch.arguments.size());
-        failed[i] = true;
-        if (error_.ok()) error_ = a.error;
-        a.buffer = Zeros(runtime, data->shape(), launch.device);
-      }
-      Add(std::move(a.buffer));
+      taken[i] = std::move(a.buffer);
+      if (a.error.ok()) continue;
+      failed.resize(launch.arguments.size());
+      failed[i] = true;
+      if (error_.ok()) error_ = a.error;
     }
-    if (!error_.ok()) lost_ = launch.program->flow().Reached(failed);
+    if (!error_.ok()) {
+      // What does not depend on the failure is computed all the same, unless others, such as the
+      // replicas of a collective, would take what stands for the missing values for real.
+      lost_ = launch.program->flow().Reached(failed);
+      for (size_t effect : launch.program->effects()) {
+        if (lost_[effect]) lost_.assign(lost_.size(), true);
+      }
+      if (all_lost()) return;
+    }
+    for (size_t i = 0; i < taken.size(); ++i) {
+      if (!failed.empty() && failed[i]) {
+        taken[i] = Zeros(runtime, launch.arguments[i]->shape(), launch.device);
+      }
+      Add(std::move(taken[i]));
+    }
   }
 
   const std::vector<std::vector<pjrt::Buffer*>>& lists() const { return lists_; }
@@ -113,12 +125,17 @@ void Run(Launch& launch, const std::shared_ptr<Execution>& execution) {
     }
   }
   runtime.ExecutionStarted(launch.device);
-  result.done[0].OnReady([execution, &runtime, device = launch.device](const Status& status) {
-    if (!status.ok()) execution->Failed(status);
-    execution->Finished();
-    runtime.ExecutionDone(device);
-    runtime.LaunchDone(device);
-  });
+  try {
+    result.done[0].OnReady([execution, &runtime, device = launch.device](const Status& status) {
+      if (!status.ok()) execution->Failed(status);
+      execution->Finished();
+      runtime.ExecutionDone(device);
+      runtime.LaunchDone(device);
+    });
+  } catch (...) {
+    runtime.ExecutionDone(launch.device);
+    throw;
+  }
 }
 
 }  // namespace

@@ -33,7 +33,9 @@ Value PowerOf(Value x, double p) { return hlo::Pow(x, FullLike(x, p)); }
 Value Norm(Value d, double p) {
   const Dims last = {d.rank() - 1};
   Value a = hlo::Abs(d);
-  if (p == 0) return SumOf(hlo::ConvertTo(hlo::Ne(d, FullLike(d, 0)), d.dtype()), last);
+  if (p == 0)
+    return SumOf(hlo::Select(IsNan(d), d, hlo::ConvertTo(hlo::Ne(d, FullLike(d, 0)), d.dtype())),
+                 last);
   if (p == 1) return SumOf(a, last);
   if (p == 2) return hlo::Sqrt(SumOf(Square(d), last));
   if (std::isinf(p)) return MaxOrZero(a, last);

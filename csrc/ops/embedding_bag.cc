@@ -81,6 +81,8 @@ struct EmbeddingBag {
     int64_t n = indices.dim(0), bags = out[0].dims[0];
     indices = Int64(indices);
     Value bag = BagOf(Int64(offsets), n);
+    // What comes after the last offset (include_last_offset) counts as the last bag's.
+    bag = hlo::Min(bag, FullLike(bag, static_cast<double>(std::max<int64_t>(bags - 1, 0))));
     Value counts = Counts(indices, padding_idx);
     // What doesn't count is sent to no bag.
     Value into = Where(counts, bag, -1);
@@ -111,6 +113,7 @@ struct EmbeddingBag {
                                          const Dims& dims) {
     Builder& b = x.builder();
     int64_t n = x.dim(0);
+    if (n == 0) return {hlo::Full(b, {x.dtype(), dims}, 0), hlo::Full(b, {DType::kS64, dims}, 0)};
     Value lowest = hlo::BroadcastTo(hlo::LowestValue(b, x.dtype()), dims);
     Value y = ScatterDim(lowest, 0, into, x, Combine(hlo::Reducer::kMax));
     Value position = IotaLike(x, 0);

@@ -136,7 +136,11 @@ Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n, const h
   }
   int64_t n_per_plane = g.shape().numel() / std::max<int64_t>(planes, 1);
   Value at = hlo::Reshape(indices, {planes, n_per_plane});
+  // What is outside of its plane goes nowhere, and not into the next one.
+  Value inside =
+      hlo::And(hlo::Ge(at, FullLike(at, 0)), hlo::Lt(at, FullLike(at, static_cast<double>(plane))));
   at = hlo::Add(at, Times(IotaLike(at, 0), static_cast<double>(plane)));
+  at = hlo::Select(inside, at, FullLike(at, static_cast<double>(planes * plane)));
   Value flat = hlo::Full(g.builder(), {g.dtype(), {planes * plane}}, 0);
   Value sum = hlo::Scatter(flat, hlo::Reshape(at, {g.shape().numel()}),
                            hlo::Reshape(g, {g.shape().numel()}),

@@ -128,6 +128,7 @@ class SpawnContext:
         for process in self.processes:
             if process.exitcode is not None:
                 process.close()
+        self.processes = []
         self._store = None
 
     def _raise(self) -> None:
@@ -318,8 +319,9 @@ def _child(
     except BaseException as e:
         if isinstance(e, KeyboardInterrupt):
             _leave_at_once(130)
-        text = traceback.format_exc()[-30_000:]  # fits into the pipe: nobody reads it yet
-        summary = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"
+        # Both fit into the pipe: nobody reads it yet.
+        text = traceback.format_exc().encode()[-30_000:].decode(errors="replace")
+        summary = f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:500]
         pipe.send((time.monotonic(), text, summary))
         _world.say_gone(f"has failed: {summary}")
         # Not the ordinary way: what is in flight would be waited for, and the others have no part

@@ -136,12 +136,14 @@ class SyncBatchNorm(torch.nn.Module):
         dims = [d for d in range(x.dim()) if d != 1]
         n = x.numel() // self.num_features
         replicas = xm.xrt_world_size()
-        both = torch.stack([x.mean(dims), (x * x).mean(dims)])
-        # Each replica's input has a part in every replica's output: gradients add up.
-        total = AllReduceSumLayer.apply(both)  # type: ignore[no-untyped-call]
-        mean, square = total.unbind(0)
-        mean, square = mean / replicas, square / replicas
-        var = square - mean * mean
+        # Each replica's input has a part in every replica's output: gradients add up. In two steps,
+        # because the difference of two large numbers would be nothing but rounding errors.
+        x = x.float()
+        mean = AllReduceSumLayer.apply(x.mean(dims))  # type: ignore[no-untyped-call]
+        mean = mean / replicas
+        centred = x - mean.view([1, -1] + [1] * (x.dim() - 2))
+        var = AllReduceSumLayer.apply((centred * centred).mean(dims))  # type: ignore[no-untyped-call]
+        var = var / replicas
         with torch.no_grad():
             count = n * replicas
             self.running_mean.lerp_(mean.detach(), self.momentum)
