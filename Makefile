@@ -12,6 +12,8 @@ PY := $(VENV)/bin/python
 CMAKE := $(VENV)/bin/cmake
 CONFIGURE := $(CMAKE) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja \
 	-DPython_EXECUTABLE=$(CURDIR)/$(PY) -S . -B
+# Files side by side; what a file's tests count is that process's alone.
+PYTEST := $(PY) -m pytest -n $(JOBS) --dist loadfile
 CTEST := $(VENV)/bin/ctest -j $(JOBS) --output-on-failure --no-tests=error --test-dir
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
@@ -68,14 +70,14 @@ wheel: dev  ## dist/torch_xla-*.whl out of the objects of build/dev
 test: dev $(VENV)/.test.stamp  ## all tests, C++ (ctest) and Python (pytest); ARGS="..." goes to pytest
 	@status=0; \
 	$(CTEST) build/dev || status=1; \
-	$(PY) -m pytest $(ARGS) || status=1; \
+	$(PYTEST) $(ARGS) || status=1; \
 	exit $$status
 
 cpptest: dev  ## the C++ tests alone
 	$(CTEST) build/dev
 
 pytest: dev $(VENV)/.test.stamp  ## the Python tests alone; ARGS="..." goes to pytest
-	$(PY) -m pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 # Long sweeps, outside CI.
 fuzz: dev $(VENV)/.test.stamp  ## random programs of views and writes against eager; ARGS="--programs 20000"

@@ -339,7 +339,9 @@ def test_spatial_transformer():
 
     check(run, floats(2, 3, 5, 4), floats(2, 2, 3, low=-1, high=1), rtol=1e-3, atol=1e-4)
     check(
-        lambda x, t: F.grid_sample(x, F.affine_grid(t, list(x.shape)), align_corners=False),
+        lambda x, t: F.grid_sample(
+            x, F.affine_grid(t, list(x.shape), align_corners=False), align_corners=False
+        ),
         floats(1, 2, 3, 4, 5),
         floats(1, 3, 4, low=-1, high=1),
         rtol=1e-3,
@@ -378,6 +380,8 @@ def test_weight_norm(dim):
     )
 
 
+# torch's forward AD scripts its decompositions.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_glu_second_derivatives():
     def jvp(x, dx):
         return torch.func.jvp(lambda v: F.glu(v, 1), (x,), (dx,))
