@@ -99,7 +99,7 @@ at::Tensor ToCopy(const at::Tensor& self, std::optional<at::ScalarType> dtype,
                   std::optional<at::Layout> layout, std::optional<at::Device> device,
                   std::optional<bool> pin_memory, bool non_blocking,
                   std::optional<at::MemoryFormat> format) {
-  bool stays = !device.has_value() || (device->is_xla() && DeviceOf(*device) == self.get_device());
+  bool stays = !device.has_value() || (device->is_xla() && DeviceOf(device) == self.get_device());
   if (!stays || (layout.has_value() && *layout != at::kStrided)) {
     return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
   }
