@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 
 #include <bit>
 #include <charconv>
@@ -220,15 +221,43 @@ bool Available() {
 
 // ---- Recording.
 
-IValue OnMeta(const IValue& v) {
-  auto meta = [](const at::Tensor& t) {
-    return t.defined() ? at::empty(t.sizes(), t.options().device(at::kMeta)) : t;
-  };
-  if (v.isTensor()) return meta(v.toTensor());
+using TensorFn = at::Tensor (*)(const at::Tensor&);
+
+IValue Replace(const IValue& v, TensorFn fn) {
+  auto replace = [fn](const at::Tensor& t) { return t.defined() ? fn(t) : t; };
+  if (v.isTensor()) return replace(v.toTensor());
   if (!v.isTensorList()) return v;
   c10::List<at::Tensor> list;
-  for (const at::Tensor& t : v.toTensorVector()) list.push_back(meta(t));
+  for (const at::Tensor& t : v.toTensorVector()) list.push_back(replace(t));
   return list;
+}
+
+void CallWith(const c10::OperatorHandle& op, const std::vector<IValue>& args, TensorFn fn,
+              torch::jit::Stack& stack) {
+  for (const IValue& v : args) stack.push_back(Replace(v, fn));
+  at::AutoDispatchBelowAutograd guard;
+  op.callBoxed(stack);
+}
+
+at::Tensor OnMeta(const at::Tensor& t) {
+  return at::empty(t.sizes(), t.options().device(at::kMeta));
+}
+
+// Of the same shape and dtype on the CPU, with values that no algorithm refuses.
+at::Tensor Identity(const at::Tensor& t) {
+  at::Tensor cpu = at::zeros(t.sizes(), t.options().device(at::kCPU));
+  if (cpu.dim() >= 2) cpu.diagonal(0, -2, -1).fill_(1);
+  return cpu;
+}
+
+// Meta kernels have words and exceptions of their own for wrong arguments: the CPU kernel's.
+void RaiseAsTheCpu(const c10::OperatorHandle& op, const std::vector<IValue>& args) {
+  constexpr int64_t kSmall = 1 << 20;
+  for (const IValue& v : args) {
+    if (v.isTensor() && v.toTensor().defined() && v.toTensor().numel() > kSmall) return;
+  }
+  torch::jit::Stack stack;
+  CallWith(op, args, Identity, stack);
 }
 
 void Lower(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Value> operands,
@@ -291,9 +320,12 @@ class HostCall final : public c10::OperatorKernel {
       shapes = given_(args);
     } else {
       torch::jit::Stack inner;
-      for (const IValue& v : args) inner.push_back(OnMeta(v));
-      at::AutoDispatchBelowAutograd guard;
-      op.callBoxed(inner);
+      try {
+        CallWith(op, args, OnMeta, inner);
+      } catch (...) {
+        RaiseAsTheCpu(op, args);
+        throw;
+      }
       for (const at::Tensor& t : TensorsOf(inner)) shapes.push_back(ShapeOf(t));
     }
     constexpr size_t kMost = 4096;
