@@ -23,6 +23,9 @@ namespace {
 
 std::timed_mutex create_mutex;
 std::atomic<Runtime*> instance{nullptr};
+// After Shutdown. The object stays: callbacks of late events, and threads that are in a call, may
+// still touch it.
+std::atomic<Runtime*> closed{nullptr};
 std::atomic<bool> shut_down{false};
 std::atomic<int> compiles_running{0};
 
@@ -178,9 +181,9 @@ void Runtime::CompileDone() { --compiles_running; }
 void Runtime::Shutdown() {
   if (InForkedChild()) return;
   shut_down.store(true);
-  // The object stays: callbacks of late events, and threads that are in a call, may still touch it.
   Runtime* r = instance.exchange(nullptr);
   if (r == nullptr) return;
+  closed.store(r);
   try {
     for (auto& launcher : r->launchers_) launcher->Drain();
     for (int d = 0; d < r->num_devices(); ++d) r->WaitForLaunches(d, 0);
