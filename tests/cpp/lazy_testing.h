@@ -17,12 +17,14 @@
 
 namespace torch_xla::lazy {
 
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 inline const Shape kShape{DType::kF32, {4}};
 
 inline void LowerAdd(const ir::Node&, hlo::Builder&, std::span<const hlo::Value> in,
                      std::vector<hlo::Value>& out) {
   out.push_back(hlo::Add(in[0], in[1]));
 }
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 inline const ir::OpDef kAdd("test::add", LowerAdd);
 
 inline void LowerTwo(const ir::Node&, hlo::Builder&, std::span<const hlo::Value> in,
@@ -30,6 +32,7 @@ inline void LowerTwo(const ir::Node&, hlo::Builder&, std::span<const hlo::Value>
   out.push_back(hlo::Neg(in[0]));
   out.push_back(hlo::Abs(in[0]));
 }
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 inline const ir::OpDef kTwo("test::two", LowerTwo);
 
 inline ir::Value AddValues(ir::Value a, ir::Value b) {
