@@ -17,6 +17,7 @@
 #include "hlo/control.h"
 #include "ops/math.h"
 #include "ops/scatter_dim.h"
+#include "ops/step_rows.h"
 
 namespace torch_xla::ops {
 namespace {
@@ -54,19 +55,6 @@ struct Alignment {
   Value AlongPlaces(Value v) const { return hlo::BroadcastInDim(v, {batch, places}, {0}); }
   Value PlaceIs(Value v) const { return hlo::Eq(IotaLike(labels, 1), AlongPlaces(v)); }
 };
-
-std::vector<Value> StartsAt(Value step) {
-  Value zero = FullLike(step, 0);
-  return {step, zero, zero};
-}
-Value RowAt(Value buffer, Value step) {
-  Value row = hlo::DynamicSlice(buffer, StartsAt(step), {1, buffer.dim(1), buffer.dim(2)});
-  return hlo::Reshape(row, {buffer.dim(1), buffer.dim(2)});
-}
-Value PutRow(Value buffer, Value step, Value row) {
-  return hlo::DynamicUpdateSlice(buffer, hlo::Reshape(row, {1, row.dim(0), row.dim(1)}),
-                                 StartsAt(step));
-}
 
 // state' = step(t, state) for each time, from the front or the back -> all states, and the last.
 std::pair<Value, Value> Scan(Value like, Value first, bool backwards,

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "ops/lowering.h"
+#include "ops/scatter_dim.h"
 
 namespace torch_xla::ops {
 namespace {
@@ -86,15 +87,8 @@ struct EmbeddingRenorm {
     int64_t n = indices.shape().numel();
     if (n == 0 || out.numel() == 0) return weight;
     Value looked_up = hlo::Full(b, {DType::kBool, {out.dims[0]}}, 0);
-    looked_up =
-        hlo::Scatter(looked_up, hlo::Reshape(indices, {n}), hlo::Full(b, {DType::kBool, {n}}, 1),
-                     {.update_window_dims = {},
-                      .inserted_window_dims = {0},
-                      .input_batching_dims = {},
-                      .scatter_indices_batching_dims = {},
-                      .scatter_dims_to_operand_dims = {0},
-                      .index_vector_dim = 1},
-                     Replace());
+    looked_up = ScatterDim(looked_up, 0, hlo::Reshape(indices, {n}),
+                           hlo::Full(b, {DType::kBool, {n}}, 1), Replace());
     Value x = Widen(weight), norm = NormOf(hlo::Abs(x), norm_type);
     Value limit = FitTo(max_norm, norm);
     Value scale = hlo::Div(limit, Plus(norm, 1e-7));

@@ -12,6 +12,8 @@
 
 #include <limits>
 
+#include "ops/scatter_dim.h"
+
 namespace torch_xla::ops {
 
 namespace {
@@ -142,15 +144,8 @@ Value ScatterPlanes(Value g, Value indices, const Shape& out, int64_t n, const h
   at = hlo::Add(at, Times(IotaLike(at, 0), static_cast<double>(plane)));
   at = hlo::Select(inside, at, FullLike(at, static_cast<double>(planes * plane)));
   Value flat = hlo::Full(g.builder(), {g.dtype(), {planes * plane}}, 0);
-  Value sum = hlo::Scatter(flat, hlo::Reshape(at, {g.shape().numel()}),
-                           hlo::Reshape(g, {g.shape().numel()}),
-                           {.update_window_dims = {},
-                            .inserted_window_dims = {0},
-                            .input_batching_dims = {},
-                            .scatter_indices_batching_dims = {},
-                            .scatter_dims_to_operand_dims = {0},
-                            .index_vector_dim = 1},
-                           combine);
+  const Dims all = {g.shape().numel()};
+  Value sum = ScatterDim(flat, 0, hlo::Reshape(at, all), hlo::Reshape(g, all), combine);
   return hlo::Reshape(sum, out.dims);
 }
 

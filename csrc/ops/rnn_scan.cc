@@ -3,6 +3,7 @@
 #include "hlo/control.h"
 #include "hlo/dot.h"
 #include "ops/lowering.h"
+#include "ops/step_rows.h"
 
 namespace torch_xla::ops {
 namespace {
@@ -72,23 +73,6 @@ Value OuterSum(Value a, Value c) { return hlo::DotGeneral(a, c, {}, {}, {0, 1}, 
 
 Value Gate(Value gates, int64_t i, int64_t hidden) {
   return hlo::SliceDim(gates, 1, i * hidden, (i + 1) * hidden);
-}
-
-// A buffer [t, b, n] at a step, and with the step replaced.
-std::vector<Value> StartsAt(Value step) {
-  Value zero = FullLike(step, 0);
-  return {step, zero, zero};
-}
-Value RowAt(Value buffer, Value step) {
-  Dims sizes = buffer.dims();
-  sizes[0] = 1;
-  Value row = hlo::DynamicSlice(buffer, StartsAt(step), sizes);
-  return hlo::Reshape(row, {sizes[1], sizes[2]});
-}
-Value PutRow(Value buffer, Value step, Value row) {
-  Dims sizes = buffer.dims();
-  sizes[0] = 1;
-  return hlo::DynamicUpdateSlice(buffer, hlo::Reshape(row, sizes), StartsAt(step));
 }
 
 // From the back in time, or from the front.

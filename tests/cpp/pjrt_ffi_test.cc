@@ -6,81 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "pjrt/ffi.h"
 #include "pjrt_testing.h"
 
 namespace torch_xla::pjrt {
 namespace {
-
-// The part of XLA's FFI interface that these handlers touch.
-namespace ffi {
-
-struct Extension {
-  size_t struct_size;
-  int type;  // 1: metadata
-  Extension* next;
-};
-struct Version {
-  size_t struct_size;
-  Extension* extensions;
-  int major_version, minor_version;
-};
-struct Metadata {
-  size_t struct_size;
-  Version api_version;
-  uint32_t traits;
-};
-struct MetadataExtension {
-  Extension base;
-  Metadata* metadata;
-};
-struct ErrorCreateArgs {
-  size_t struct_size;
-  Extension* extensions;
-  const char* message;
-  int code;
-};
-struct Api {
-  size_t struct_size;
-  Extension* extensions;
-  Version api_version;
-  void* internal_api;
-  void* (*error_create)(ErrorCreateArgs*);
-};
-struct Buffer {
-  size_t struct_size;
-  Extension* extensions;
-  int dtype;
-  void* data;
-  int64_t rank;
-  int64_t* dims;
-};
-struct Values {
-  size_t struct_size;
-  Extension* extensions;
-  int64_t size;
-  int* types;
-  void** values;
-};
-struct CallFrame {
-  size_t struct_size;
-  Extension* extensions;
-  const Api* api;
-  void* context;
-  int stage;  // 3: execute
-  Values args;
-  Values rets;
-};
-
-// The plugin asks a handler for its version before it uses it; true when this was the question.
-bool AnswerMetadata(CallFrame* frame) {
-  if (frame->extensions == nullptr || frame->extensions->type != 1) return false;
-  Metadata* metadata = reinterpret_cast<MetadataExtension*>(frame->extensions)->metadata;
-  metadata->api_version.major_version = 0;
-  metadata->api_version.minor_version = 1;
-  return true;
-}
-
-}  // namespace ffi
 
 std::atomic<bool> fail{false};
 
