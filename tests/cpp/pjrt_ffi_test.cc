@@ -36,8 +36,6 @@ extern "C" void* Other(ffi::CallFrame* frame) {
   return nullptr;
 }
 
-const Shape kF4{DType::kF32, {4}};
-
 std::string CallModule(const std::string& target) {
   return "module {\n  func.func @main(%arg0: tensor<4xf32>) -> tensor<4xf32> {\n"
          "    %0 = \"stablehlo.custom_call\"(%arg0) <{call_target_name = \"" +
@@ -58,6 +56,7 @@ class FfiTest : public testing::Test {
   }
   void TearDown() override { fail = false; }
 
+  const Shape kF4{DType::kF32, {4}};
   ClientPtr client_;
   ExecutablePtr program_;
   BufferPtr input_;
