@@ -28,6 +28,7 @@ from ._src.version import __version__  # noqa: E402
 _setup.run()
 
 if TYPE_CHECKING:
+    from . import backends as backends
     from . import core as core
     from . import debug as debug
     from . import distributed as distributed
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "backends": ".backends",
     "core": ".core",
     "debug": ".debug",
     "distributed": ".distributed",

@@ -4,6 +4,7 @@
 
 #include "aten/fallback.h"
 #include "aten/mutation_adapter.h"
+#include "aten/precision.h"
 #include "aten/view_copies.h"
 
 namespace torch_xla {
@@ -14,6 +15,7 @@ void Initialize() {
     InstallViewCopies();
     InstallMutationAdapter();
     InstallFallback();
+    InstallMatMulPrecision();
   });
 }
 

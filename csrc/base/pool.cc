@@ -87,11 +87,12 @@ void Free(void* p, size_t bytes) {
     return;
   }
   List& list = lists[c];
+  if (list.head == nullptr) [[unlikely]]
+    reaper.armed = true;  // for a thread that only frees
   auto* block = static_cast<Block*>(p);
   block->next = list.head;
   list.head = block;
   if (++list.size > 4 * kBatch) [[unlikely]] {
-    reaper.armed = true;
     std::lock_guard<std::mutex> lock(shared().mutex);
     List& to = shared().lists[c];
     Move(list, to, kBatch);

@@ -10,6 +10,7 @@
 #include "aten/fallback.h"
 #include "aten/init.h"
 #include "aten/mutation_adapter.h"
+#include "aten/precision.h"
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/log.h"
@@ -190,6 +191,12 @@ void InitRuntime(py::module_& m) {
         });
       },
       py::arg("sink"));
+  py::enum_<hlo::Precision>(m, "Precision")
+      .value("default", hlo::Precision::kDefault)
+      .value("high", hlo::Precision::kHigh)
+      .value("highest", hlo::Precision::kHighest);
+  m.def("_xla_set_mat_mul_precision", &SetMatMulPrecision, py::arg("precision"));
+  m.def("_xla_mat_mul_precision", &MatMulPrecision);
   m.def("_xla_refused_views", &RefusedViews);
   m.def("_xla_mutation_routes", [] {
     std::vector<std::tuple<std::string, std::string, std::string>> out;

@@ -28,7 +28,8 @@ Builder& Value::builder() const {
   return *builder_;
 }
 
-Builder::Builder(std::string module_name) : name_(std::move(module_name)) {}
+Builder::Builder(std::string module_name, Precision precision)
+    : name_(std::move(module_name)), precision_(precision) {}
 
 Value Builder::NewValue(Type type, int32_t parameter) {
   auto id = static_cast<int32_t>(values_.size());

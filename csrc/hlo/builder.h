@@ -24,6 +24,9 @@ namespace torch_xla::hlo {
 
 class Builder;
 
+// With how much of its operands' mantissas a product is computed.
+enum class Precision { kDefault, kHigh, kHighest };
+
 // An SSA value of a builder: a tensor, or a token that orders side effects. Cheap to copy; valid
 // as long as its builder lives.
 class Value {
@@ -77,7 +80,8 @@ struct Region {
 
 class Builder {
  public:
-  explicit Builder(std::string module_name = "graph");
+  // `precision`: of the products that the user's program asks for.
+  explicit Builder(std::string module_name = "graph", Precision precision = Precision::kHighest);
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
@@ -95,6 +99,7 @@ class Builder {
   std::string Finish(std::initializer_list<Value> outputs);
 
   int64_t num_operations() const { return num_operations_; }
+  Precision precision() const { return precision_; }
 
   // ---- For the families: operations are given by their name without "stablehlo.", and their
   // properties as text without the braces ("dimension = 0 : i64").
@@ -131,6 +136,7 @@ class Builder {
   void CheckUsable(std::string_view op, const Value& v) const;
 
   std::string name_;
+  Precision precision_;
   std::string text_;  // of the operations of the innermost open region
   std::deque<ValueInfo> values_;
   std::vector<ParameterInfo> parameters_;

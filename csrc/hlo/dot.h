@@ -5,8 +5,6 @@
 
 namespace torch_xla::hlo {
 
-enum class Precision { kDefault, kHigh, kHighest };
-
 // DotGeneral: lhs[batch, m..., k...], rhs[batch, k..., n...] (in any order of dimensions) ->
 // [batch, m..., n...]. `result` is the type of the accumulation, by default the operands'.
 Value DotGeneral(Value lhs, Value rhs, const Dims& lhs_batch, const Dims& rhs_batch,

@@ -11,6 +11,7 @@ namespace torch_xla::ir {
 namespace {
 
 std::atomic<uint64_t> next_epoch{1};
+std::atomic<PrecisionSource> precision_source{nullptr};
 
 // Reads lane `lane` of the packed s64 parameter as a 0-d value of the scalar's type.
 hlo::Value Unpack(hlo::Value packed, int64_t lane, DType dtype) {
@@ -34,6 +35,8 @@ hlo::Value Unpack(hlo::Value packed, int64_t lane, DType dtype) {
 
 }  // namespace
 
+void SetPrecisionSource(PrecisionSource source) { precision_source.store(source); }
+
 size_t Graph::num_lanes() const {
   size_t n = 0;
   for (const Node* s : scalars) n += s->words().size();
@@ -44,7 +47,9 @@ Graph Collect(std::vector<Value> roots) {
   Graph g;
   g.epoch = next_epoch.fetch_add(1);
   g.roots = std::move(roots);
+  if (PrecisionSource source = precision_source.load()) g.precision = source();
   Hasher hash;
+  hash.Add(static_cast<uint64_t>(g.precision));
   struct Frame {
     Node* node;
     size_t next;
@@ -87,7 +92,7 @@ Graph Collect(std::vector<Value> roots) {
 
 Lowered Lower(const Graph& g, std::span<const Donor> donors) {
   Lowered out;
-  hlo::Builder b("graph_" + ToString(g.hash).substr(0, 12));
+  hlo::Builder b("graph_" + ToString(g.hash).substr(0, 12), g.precision);
   std::vector<std::vector<hlo::Value>> values(g.nodes.size());
   if (!g.scalars.empty()) {
     out.has_packed_scalars = true;

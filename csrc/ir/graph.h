@@ -17,11 +17,16 @@ struct Graph {
   std::vector<Node*> data;     // kData leaves: parameters of the program, in this order
   std::vector<Node*> scalars;  // kScalar leaves: lanes of the packed parameter, in this order
   std::vector<Value> roots;    // results of the program
-  uint64_t epoch = 0;          // nodes of this graph carry it in their mark
-  Hash hash;                   // of everything but the leaves' values
+  hlo::Precision precision = hlo::Precision::kHighest;  // of its products
+  uint64_t epoch = 0;  // nodes of this graph carry it in their mark
+  Hash hash;           // of everything but the leaves' values
 
   size_t num_lanes() const;  // of the packed parameter
 };
+
+// Asked for each graph that is collected; without a source products have the highest precision.
+using PrecisionSource = hlo::Precision (*)();
+void SetPrecisionSource(PrecisionSource source);
 
 // Depth first from the roots in their order, so equal programs give equal graphs. The caller holds
 // the lock of the device's graph: marks are written into the nodes. Mark::uses counts how often a

@@ -73,7 +73,7 @@ Ref<Node> Node::Make(const OpDef& op, std::span<Value> operands, std::span<const
   n->num_operands_ = n->operand_slots_ = static_cast<uint16_t>(operands.size());
   n->num_outputs_ = static_cast<uint16_t>(shapes.size());
   n->num_words_ = static_cast<uint32_t>(words.size());
-  n->op_ = &op;
+  n->op_.store(&op, std::memory_order_relaxed);  // nobody else sees the node yet
   n->shape_ = shapes[0];
   Value* slot = n->operands_begin();
   for (Value& v : operands) new (slot++) Value(std::move(v));

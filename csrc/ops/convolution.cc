@@ -9,8 +9,6 @@
 namespace torch_xla::ops {
 namespace {
 
-constexpr hlo::Precision kPrecision = hlo::Precision::kHighest;
-
 struct Geometry {
   Dims stride, padding, dilation;
   int64_t groups;
@@ -36,7 +34,7 @@ Value Convolve(Value x, Value w, const Geometry& g, const Dims& out) {
   }
   return hlo::Convolution(x, w, hlo::ConvDims::Default(static_cast<int64_t>(n)), g.stride,
                           g.padding, high, Dims(n, 1), g.dilation, g.groups,
-                          /*batch_group_count=*/1, {}, kPrecision, Wide(x.dtype()));
+                          /*batch_group_count=*/1, {}, x.builder().precision(), Wide(x.dtype()));
 }
 
 // x's gradient from y's and w[o, i / groups, ...]: the strides become dilations of y and w is
@@ -67,7 +65,7 @@ Value ConvolveBack(Value y, Value w, const Geometry& g, const Dims& in) {
   dims.kernel_out = 1;
   return hlo::Convolution(y, hlo::Reverse(w, Range(static_cast<int64_t>(n), 2)), dims, Dims(n, 1),
                           low, high, g.stride, g.dilation, g.groups, /*batch_group_count=*/1, {},
-                          kPrecision, Wide(y.dtype()));
+                          y.builder().precision(), Wide(y.dtype()));
 }
 
 // w's gradient: x and y convolved over the batch.
@@ -86,8 +84,8 @@ Value WeightGradient(Value x, Value y, const Geometry& g, const Dims& k) {
   dims.out_batch = 1;
   dims.out_feature = 0;
   return hlo::Convolution(x, y, dims, g.dilation, g.padding, high, Dims(n, 1), g.stride,
-                          /*feature_group_count=*/1, /*batch_group_count=*/g.groups, {}, kPrecision,
-                          Wide(x.dtype()));
+                          /*feature_group_count=*/1, /*batch_group_count=*/g.groups, {},
+                          x.builder().precision(), Wide(x.dtype()));
 }
 
 struct Convolution {

@@ -68,7 +68,7 @@ void CheckSameType(const Arg& a, const Arg& b) {
 // Half types are summed in float32.
 Value Multiply(Value a, Value b, const Product& p, std::optional<DType> result = {}) {
   return hlo::DotGeneral(a, b, p.batch, p.batch, p.lhs_contract, p.rhs_contract,
-                         hlo::Precision::kHighest, result.value_or(Wide(a.dtype())));
+                         a.builder().precision(), result.value_or(Wide(a.dtype())));
 }
 
 // beta * self + alpha * product, in the type of the accumulation until the end.

@@ -64,12 +64,15 @@ struct Operands {
   }
 };
 
+Value Product(Value a, Value b, const Dims& contract_a, const Dims& contract_b) {
+  return hlo::DotGeneral(a, b, {}, {}, contract_a, contract_b, a.builder().precision());
+}
 // a[b, k] x w[n, k] -> [b, n]
-Value TimesRows(Value a, Value w) { return hlo::DotGeneral(a, w, {}, {}, {1}, {1}); }
+Value TimesRows(Value a, Value w) { return Product(a, w, {1}, {1}); }
 // a[b, n] x w[n, k] -> [b, k]
-Value TimesColumns(Value a, Value w) { return hlo::DotGeneral(a, w, {}, {}, {1}, {0}); }
+Value TimesColumns(Value a, Value w) { return Product(a, w, {1}, {0}); }
 // a[t, b, n], c[t, b, k] -> [n, k], summed over time and rows.
-Value OuterSum(Value a, Value c) { return hlo::DotGeneral(a, c, {}, {}, {0, 1}, {0, 1}); }
+Value OuterSum(Value a, Value c) { return Product(a, c, {0, 1}, {0, 1}); }
 
 Value Gate(Value gates, int64_t i, int64_t hidden) {
   return hlo::SliceDim(gates, 1, i * hidden, (i + 1) * hidden);

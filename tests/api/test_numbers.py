@@ -6,6 +6,7 @@ import torch
 
 import torch_xla
 from torch_xla import _XLAC
+from torch_xla.debug import metrics
 
 from .conftest import assert_same
 
@@ -66,6 +67,66 @@ def test_float32_products_have_its_precision(device):
     y = torch.nn.functional.conv2d(image.to(device), kernel.to(device))
     assert "HIGHEST" in _XLAC._xla_dump_graph(0, [y], True)
     assert_same(y, torch.nn.functional.conv2d(image, kernel), rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture
+def precision():
+    """Puts back what it was, for this process and for torch."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    _XLAC._xla_set_mat_mul_precision(None)
+    torch.set_float32_matmul_precision(before)
+
+
+def products(device):
+    """Tensors that are, or contain, a product that the user asked for."""
+    x = torch.rand(4, 4, device=device)
+    lstm = torch.nn.LSTM(4, 4).to(device)
+    image = torch.rand(1, 2, 6, 6, device=device)
+    convolution = torch.nn.Conv2d(2, 2, 3).to(device)
+    return {
+        "mm": x @ x,
+        "linear": torch.nn.functional.linear(x, x),
+        "convolution": convolution(image),
+        "attention": torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]),
+        "lstm": lstm(x[None])[0],
+    }
+
+
+@pytest.mark.filterwarnings("error")
+def test_precision_of_products_can_be_lowered(device, precision):
+    def text(y):
+        return _XLAC._xla_dump_graph(0, [y], True)
+
+    get, choose = torch_xla.backends.get_mat_mul_precision, torch_xla.backends.set_mat_mul_precision
+    assert get() == "highest"
+    torch.set_float32_matmul_precision("high")
+    assert get() == "high"
+    for name, y in products(device).items():
+        assert "<precision HIGH>" in text(y) and "HIGHEST" not in text(y), name
+    torch.set_float32_matmul_precision("medium")
+    assert get() == "default"
+    for name, y in products(device).items():
+        assert "<precision HIGH" not in text(y), name
+    choose("highest")  # counts more
+    assert get() == "highest" and torch.get_float32_matmul_precision() == "medium"
+    for name, y in products(device).items():
+        assert "HIGHEST" in text(y), name
+    with pytest.raises(ValueError, match="highest"):
+        choose("medium")
+    assert get() == "highest"
+
+
+def test_another_precision_is_another_program(device, precision):
+    x = torch.rand(3, 3)
+    d = x.to(device)
+    assert_same(d @ d, x @ x)
+    compiled = metrics.counter_value("UncachedCompile")
+    torch_xla.backends.set_mat_mul_precision("default")
+    assert_same(d @ d, x @ x, rtol=1e-2, atol=1e-2)
+    torch_xla.backends.set_mat_mul_precision("highest")
+    assert_same(d @ d, x @ x)
+    assert metrics.counter_value("UncachedCompile") == compiled + 1
 
 
 @pytest.mark.parametrize("size", [3, 1_000_000])
