@@ -1,9 +1,9 @@
-"""Runs the acceptance checks that tests/promised.txt names, with the Python that runs this.
+"""Runs the acceptance checks and cases that tests/promised.txt names, with the Python that runs this.
 
     python tools/acceptance.py [name...]
 
-Their folder is ../shared/acceptance, or $ACCEPTANCE. Each check is a script that prints PASS or
-FAIL and exits 0 or 1.
+The checks (a01, b02, ...) are in ../shared/acceptance, or $ACCEPTANCE, the cases (02, 13, ...) in
+the folder `cases` beside it. Each is a script that prints PASS or FAIL and exits 0 or 1.
 """
 
 import os
@@ -48,9 +48,13 @@ def main() -> int:
         return 0
     lines = (ROOT / "tests/promised.txt").read_text().splitlines()
     names = sys.argv[1:] or [x for x in lines if x and not x.startswith("#")]
-    scripts = {name: sorted(folder.glob(f"{name}_*.py")) for name in names}
+    cases = folder.parent / "cases"
+    scripts = {
+        name: sorted((cases if name[0].isdigit() else folder).glob(f"{name}_*.py"))
+        for name in names
+    }
     if missing := [name for name, found in scripts.items() if len(found) != 1]:
-        print(f"promised, but not one file in {folder}: {' '.join(missing)}")
+        print(f"promised, but not one file in {folder} or {cases}: {' '.join(missing)}")
         return 1
     passed = [run(found[0]) for found in scripts.values()]
     print(f"acceptance: {sum(passed)} passed, {len(passed) - sum(passed)} failed")

@@ -42,67 +42,78 @@ void Move(List& from, List& to, int n) {
   }
 }
 
-// Trivially destructible, apart from the object that empties them: others' thread_local
-// destructors may still free after it ran.
-thread_local List lists[kClasses];
-thread_local bool dead = false;
+thread_local bool dead = false;  // others' thread_local destructors may still allocate and free
 
-struct Reaper {
-  bool armed = false;
-  ~Reaper() {
+// The calling thread's lists, null before its first use and after its end. In the static block:
+// each operator asks some four times, and a call per access is what recording may not cost.
+[[gnu::tls_model("initial-exec")]] thread_local List* mine = nullptr;
+
+struct Owner {
+  List lists[kClasses];
+  ~Owner() {
+    mine = nullptr;
     dead = true;
     std::lock_guard<std::mutex> lock(shared().mutex);
     for (size_t c = 0; c < kClasses; ++c) Move(lists[c], shared().lists[c], lists[c].size);
   }
 };
-thread_local Reaper reaper;
+thread_local Owner owner;
 
 size_t ClassOf(size_t bytes) { return (bytes - 1) / kGranule; }
 
-}  // namespace
+// Whether the thread has lists now.
+bool Begin() {
+  if (mine == nullptr && !dead) mine = owner.lists;
+  return mine != nullptr;
+}
 
-void* Allocate(size_t bytes) {
-  size_t c = ClassOf(bytes);
-  if (c >= kClasses || dead)
-    return ::operator new(bytes > kGranule * (c + 1) ? bytes : kGranule * (c + 1));
-  List& list = lists[c];
-  if (list.head == nullptr) [[unlikely]] {
-    reaper.armed = true;  // the first use constructs it
-    {
-      std::lock_guard<std::mutex> lock(shared().mutex);
-      Move(shared().lists[c], list, kBatch);
-    }
-    if (list.head == nullptr) return ::operator new(kGranule*(c + 1));
-  }
+void* Pop(List& list) {
   Block* block = list.head;
   list.head = block->next;
   --list.size;
   return block;
 }
 
+[[gnu::noinline]] void* AllocateNew(size_t c) {
+  if (Begin()) {
+    {
+      std::lock_guard<std::mutex> lock(shared().mutex);
+      Move(shared().lists[c], mine[c], kBatch);
+    }
+    if (mine[c].head != nullptr) return Pop(mine[c]);
+  }
+  return ::operator new(kGranule*(c + 1));
+}
+
+[[gnu::noinline]] void Spill(List& list, size_t c) {
+  std::lock_guard<std::mutex> lock(shared().mutex);
+  List& to = shared().lists[c];
+  Move(list, to, kBatch);
+  while (to.size > 1024 * kBatch) ::operator delete(Pop(to));  // what a burst left behind
+}
+
+}  // namespace
+
+void* Allocate(size_t bytes) {
+  const size_t c = ClassOf(bytes);
+  if (c >= kClasses) return ::operator new(bytes);
+  if (mine != nullptr && mine[c].head != nullptr) [[likely]]
+    return Pop(mine[c]);
+  return AllocateNew(c);
+}
+
 void Free(void* p, size_t bytes) {
-  size_t c = ClassOf(bytes);
-  if (c >= kClasses || dead) {
+  const size_t c = ClassOf(bytes);
+  if (c >= kClasses || (mine == nullptr && !Begin())) {
     ::operator delete(p);
     return;
   }
-  List& list = lists[c];
-  if (list.head == nullptr) [[unlikely]]
-    reaper.armed = true;  // for a thread that only frees
+  List& list = mine[c];
   auto* block = static_cast<Block*>(p);
   block->next = list.head;
   list.head = block;
-  if (++list.size > 4 * kBatch) [[unlikely]] {
-    std::lock_guard<std::mutex> lock(shared().mutex);
-    List& to = shared().lists[c];
-    Move(list, to, kBatch);
-    while (to.size > 1024 * kBatch) {  // give back what a burst left behind
-      Block* extra = to.head;
-      to.head = extra->next;
-      --to.size;
-      ::operator delete(extra);
-    }
-  }
+  if (++list.size > 4 * kBatch) [[unlikely]]
+    Spill(list, c);
 }
 
 }  // namespace torch_xla::pool

@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -14,6 +15,8 @@
 namespace torch_xla::lazy {
 namespace {
 
+// A step may wait for a replica that waits for this compilation.
+constexpr std::chrono::seconds kPatience{5};
 constexpr size_t kLargeModule = size_t{1} << 17;  // bytes of text; some 1,000 operations
 
 }  // namespace
@@ -51,18 +54,21 @@ CompileCache& CompileCache::Global() {
 }
 
 // On the compilation's own thread.
-void Program::Compile(pjrt::Client& client, const std::string& module,
-                      const pjrt::CompileOptions& options) {
+void Program::Compile(Runtime& runtime, const std::string& module, int device) {
   static metrics::Metric* compile_time = metrics::GetMetric("CompileTime");
   pjrt::ExecutablePtr executable;
   Status error;
   // The compiler takes more memory than many models, from other arenas of the allocator than those
-  // where it is free; and leaves it there.
+  // where it is free; and leaves it there. Where the memory is the host's, not on top of what a
+  // running step takes.
   const bool large = module.size() >= kLargeModule;
-  if (large) malloc_trim(0);
+  if (large) {
+    if (runtime.platform() == "CPU") runtime.LetFinish(device, kPatience);
+    malloc_trim(0);
+  }
   try {
     metrics::Timed timed(compile_time);
-    executable = client.Compile(module, options);
+    executable = runtime.client().Compile(module, {});
     donatable_ = executable->donatable();
     memory_ = executable->memory();
   } catch (const Error& e) {
@@ -106,7 +112,7 @@ std::pair<std::shared_ptr<Program>, bool> CompileCache::FindOrAdd(const Hash& ha
 
 std::shared_ptr<Program> CompileCache::GetOrCompile(const Hash& hash,
                                                     const std::function<Source()>& source,
-                                                    const pjrt::CompileOptions& options) {
+                                                    int device) {
   static metrics::Counter* cached = metrics::GetCounter("CachedCompile");
   static metrics::Counter* uncached = metrics::GetCounter("UncachedCompile");
   Runtime& runtime = Runtime::Get();
@@ -124,9 +130,9 @@ std::shared_ptr<Program> CompileCache::GetOrCompile(const Hash& hash,
     // Counted while the thread lives, also when it cannot be started.
     std::shared_ptr<void> running((Runtime::CompileStarted(), nullptr),
                                   [](void*) { Runtime::CompileDone(); });
-    std::thread([&client = runtime.client(), program = program, module = std::move(s.module),
-                 options, running = std::move(running)]() mutable {
-      program->Compile(client, module, options);
+    std::thread([&runtime, program = program, module = std::move(s.module), device,
+                 running = std::move(running)]() mutable {
+      program->Compile(runtime, module, device);
       running = nullptr;
     }).detach();
   } catch (const Error& e) {

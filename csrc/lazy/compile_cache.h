@@ -19,6 +19,8 @@
 
 namespace torch_xla::lazy {
 
+class Runtime;
+
 // What the compiler gets, and what is kept of the graph beside the program.
 struct Source {
   std::string module;  // StableHLO text
@@ -43,8 +45,7 @@ class Program {
 
  private:
   friend class CompileCache;
-  void Compile(pjrt::Client& client, const std::string& module,
-               const pjrt::CompileOptions& options);
+  void Compile(Runtime& runtime, const std::string& module, int device);
   void Done(pjrt::ExecutablePtr executable, Status error);
 
   ir::Flow flow_;
@@ -65,9 +66,10 @@ class CompileCache {
 
   // The program of that hash. On a miss `source` is called once, on the caller's thread, and the
   // compilation starts on a thread of its own; others who ask meanwhile get the same program and
-  // wait in its Get. One that failed is forgotten, so that the next request tries again.
+  // wait in its Get. One that failed is forgotten, so that the next request tries again. `device`:
+  // whose work a large compilation lets finish first.
   std::shared_ptr<Program> GetOrCompile(const Hash& hash, const std::function<Source()>& source,
-                                        const pjrt::CompileOptions& options);
+                                        int device);
   size_t size();
 
  private:

@@ -155,7 +155,7 @@ bool AddEffects(Step& step, const ir::Graph& graph) {
   return step.roots.values().size() != before;
 }
 
-std::shared_ptr<Program> FindProgram(const ir::Graph& graph, const Step& step) {
+std::shared_ptr<Program> FindProgram(const ir::Graph& graph, const Step& step, int device) {
   static metrics::Metric* lowering_time = metrics::GetMetric("LoweringTime");
   auto source = [&] {
     metrics::Timed timed(lowering_time);
@@ -172,7 +172,7 @@ std::shared_ptr<Program> FindProgram(const ir::Graph& graph, const Step& step) {
     }
     return s;
   };
-  return CompileCache::Global().GetOrCompile(graph.hash, source, {});
+  return CompileCache::Global().GetOrCompile(graph.hash, source, device);
 }
 
 // Compiles (or finds) the step's program, lets nodes and aliases refer to its results and launches
@@ -187,7 +187,7 @@ void Execute(GraphLock& lock, Step step, int device, const ir::SourceLine* line,
   if (AddEffects(step, graph)) graph = ir::Collect(step.roots.values());
   auto launch = std::make_shared<Launch>(runtime, device);
   launch->line = line;
-  launch->program = FindProgram(graph, step);
+  launch->program = FindProgram(graph, step, device);
   std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
   lock.costs() = {static_cast<int64_t>(graph.nodes.size()), took.count()};
   launch->program->Get();

@@ -159,6 +159,11 @@ void Runtime::WaitForLaunches(int device, int limit) {
       });
 }
 
+void Runtime::LetFinish(int device, std::chrono::duration<double> limit) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, limit, [&] { return in_flight_[static_cast<size_t>(device)] == 0; });
+}
+
 void Runtime::ExecutionStarted(int device) {
   std::lock_guard<std::mutex> lock(mutex_);
   ++executing_[static_cast<size_t>(device)];

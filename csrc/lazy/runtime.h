@@ -1,6 +1,7 @@
 // The process's client, its devices and the threads that launch on them.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -57,6 +58,8 @@ class Runtime {
   void LaunchDone(int device);
   // Waits until at most `limit` launches of the device are unfinished.
   void WaitForLaunches(int device, int limit);
+  // Waits until none is unfinished or the time is over; does not raise.
+  void LetFinish(int device, std::chrono::duration<double> limit);
 
   // On the device's launcher: the part of a launch that the plugin works on.
   void ExecutionStarted(int device);

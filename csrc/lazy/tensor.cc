@@ -12,7 +12,15 @@
 namespace torch_xla::lazy {
 namespace {
 
-std::atomic<uint64_t> next_alias_id{1};
+// Numbers are taken in blocks: an atomic operation per tensor would be seen in what recording costs.
+uint64_t NextAliasId() {
+  constexpr uint64_t kBlock = 1024;
+  static std::atomic<uint64_t> next_block{1};
+  [[gnu::tls_model("initial-exec")]] thread_local uint64_t next = 0;
+  if (next % kBlock == 0) [[unlikely]]
+    next = next_block.fetch_add(1, std::memory_order_relaxed) * kBlock;
+  return next++;
+}
 
 metrics::Counter& TensorsMade() {
   static metrics::Counter* c = metrics::GetCounter("CreateXlaTensor");
@@ -25,7 +33,7 @@ Ref<Alias> Alias::Make(ir::Value value, int device) {
   CheckNotForked();
   auto* a = new (pool::Allocate(sizeof(Alias))) Alias;
   a->device_ = device;
-  a->id_ = next_alias_id.fetch_add(1, std::memory_order_relaxed);
+  a->id_ = NextAliasId();
   a->value_ = std::move(value);
   Registry::Of(device).Add(a);
   TensorsMade().Add();

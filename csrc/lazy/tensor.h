@@ -54,12 +54,13 @@ class Alias {
   uint64_t id_ = 0;
   std::atomic<bool> written_{false};
   SpinLock lock_;  // guards value_ and the cached views' chain
+  std::atomic<uint32_t> paths_{0};
   ir::Value value_;
   ViewPath* cached_views_ = nullptr;
   Alias* prev_ = nullptr;  // registry of the device
   Alias* next_ = nullptr;
-  std::atomic<uint32_t> paths_{0};
 };
+static_assert(sizeof(Alias) <= 64, "made for every operator: one cache line, one block of the pool");
 
 // One more step over an alias or over another view; immutable but for the cached value.
 class ViewPath {

@@ -190,6 +190,18 @@ Tensor EncoderLayer(const Tensor& src, int64_t d, int64_t heads, const Tensor& q
   return norm(x + feed(x), norm_weight_2, norm_bias_2);
 }
 
+// Whether nn.TransformerEncoder may go on with nested tensors, which are for CPU and CUDA only. To
+// look at the mask would wait for the device, and change nothing.
+bool MaskLeftAligned(const Tensor& t, const Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "Expected mask to be of ScalarType Bool, but got ",
+              mask.scalar_type(), " instead.");
+  TORCH_CHECK(mask.dim() == 2, "Padding mask should be 2D");
+  TORCH_CHECK(t.dim() == 3, "Input should be a 3D tensor, N * L * D");
+  TORCH_CHECK(t.size(0) == mask.size(0) && t.size(1) == mask.size(1),
+              "Mask size should match input size");
+  return false;
+}
+
 }  // namespace
 
 XLA_OPS(m) {
@@ -199,6 +211,7 @@ XLA_OPS(m) {
   Register<at::_ops::_transform_bias_rescale_qkv, TransformBiasRescaleQkv>(m);
   m.impl("_native_multi_head_attention", TORCH_FN(MultiHeadAttention));
   m.impl("_transformer_encoder_layer_fwd", TORCH_FN(EncoderLayer));
+  m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(MaskLeftAligned));
 }
 
 }  // namespace torch_xla::ops

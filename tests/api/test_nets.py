@@ -215,3 +215,21 @@ def test_trains_as_on_the_cpu(name):
     assert compiled[-1] == compiled[1], "compiles again"
     torch.testing.assert_close(torch.tensor(got), torch.tensor(want), rtol=1e-3, atol=1e-4)
     assert got[-1] != got[0]
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_evaluates_as_on_the_cpu(name):
+    """torch has paths of its own for modules in eval mode, such as a fused encoder layer."""
+    build, batch, _ = NETS[name]
+    torch.manual_seed(0)
+    model = build().train()
+    with torch.no_grad():
+        batch(model, torch.Generator().manual_seed(1))(torch.device("cpu"))  # running statistics
+        model.eval()
+        want = batch(model, torch.Generator().manual_seed(2))(torch.device("cpu"))
+        before = set(metrics.executed_fallback_ops())
+        reads = metrics.counter_value("aten::_local_scalar_dense")
+        got = batch(model.to(DEVICE), torch.Generator().manual_seed(2))(DEVICE)
+        assert metrics.counter_value("aten::_local_scalar_dense") == reads, "waits for the device"
+    assert set(metrics.executed_fallback_ops()) == before
+    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
