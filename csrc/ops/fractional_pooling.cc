@@ -19,10 +19,11 @@ Value Starts(Value sample, int64_t in, int64_t out, int64_t kernel) {
   if (out == 1) return hlo::ConvertTo(last, DType::kS64);
   // Divided in the type of the samples, as on the CPU.
   Value alpha = hlo::Div(last, FullLike(u, static_cast<double>(out - 1)));
-  Value start =
-      hlo::Sub(hlo::Floor(hlo::Mul(hlo::Add(i, u), alpha)), hlo::Floor(hlo::Mul(u, alpha)));
+  // Conversion rounds towards zero, as the CPU kernel does: samples may be negative.
+  auto whole = [](Value x) { return hlo::ConvertTo(x, DType::kS64); };
+  Value start = hlo::Sub(whole(hlo::Mul(hlo::Add(i, u), alpha)), whole(hlo::Mul(u, alpha)));
   Value is_last = hlo::Eq(i, FullLike(i, static_cast<double>(out - 1)));
-  return hlo::ConvertTo(hlo::Select(is_last, last, start), DType::kS64);
+  return hlo::Select(is_last, whole(last), start);
 }
 
 Dims PooledDims(const char* name, const Dims& in, Span kernel, Span out, int64_t n) {

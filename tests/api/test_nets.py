@@ -217,6 +217,7 @@ def test_trains_as_on_the_cpu(name):
     assert got[-1] != got[0]
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")  # the CPU's path
 @pytest.mark.parametrize("name", NETS)
 def test_evaluates_as_on_the_cpu(name):
     """torch has paths of its own for modules in eval mode, such as a fused encoder layer."""

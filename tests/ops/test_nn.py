@@ -210,11 +210,12 @@ FRACTIONAL = {
 }
 
 
+@pytest.mark.parametrize("low", [0, -1])  # the caller's own samples may be negative
 @pytest.mark.parametrize("name", FRACTIONAL)
-def test_fractional_pool(name):
+def test_fractional_pool(name, low):
     fn, shape, options = FRACTIONAL[name]
     rank = 2 if name.startswith("2d") else 3
-    samples = floats(shape[0] if len(shape) == rank + 2 else 1, 3, rank, low=0, high=1)
+    samples = floats(shape[0] if len(shape) == rank + 2 else 1, 3, rank, low=low, high=low + 1)
 
     def run(x):
         drawn = samples.to(x.device)
