@@ -87,9 +87,30 @@ void SetCommunicator(int device, int64_t rank, int64_t size, py::object connect,
   dist::SetCommunicator(device, std::make_shared<dist::Communicator>(std::move(world)));
 }
 
+// Makes the devices replicas of one program, in this order.
+std::shared_ptr<dist::LocalWorld> JoinDevices(const std::vector<int>& devices) {
+  auto local = std::make_shared<dist::LocalWorld>(static_cast<int64_t>(devices.size()));
+  for (size_t i = 0; i < devices.size(); ++i) {
+    dist::World world;
+    world.rank = static_cast<int64_t>(i);
+    world.size = local->size();
+    world.local = local;
+    world.give_up = [local, rank = world.rank](const std::string& why) {
+      local->Gone(rank, "has failed: " + why);
+      return std::string();
+    };
+    dist::SetCommunicator(devices[i], std::make_shared<dist::Communicator>(std::move(world)));
+  }
+  return local;
+}
+
 }  // namespace
 
 void InitDist(py::module_& m) {
+  py::class_<dist::LocalWorld, std::shared_ptr<dist::LocalWorld>>(m, "_XlaLocalWorld")
+      .def("gone", &dist::LocalWorld::Gone, py::arg("rank"), py::arg("why"), NoGil());
+  m.def("_xla_join_devices", &JoinDevices, py::arg("devices"), NoGil());
+  m.def("_xla_drop_communicator", &dist::DropCommunicator, py::arg("device"), NoGil());
   py::class_<dist::Pending, std::shared_ptr<dist::Pending>>(m, "_XlaPending")
       .def("finish", &dist::Pending::Finish, NoGil());
   m.def("_xla_collective_start", &Start, py::arg("parts"), py::arg("scope"));
