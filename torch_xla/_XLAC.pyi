@@ -64,6 +64,7 @@ def _xla_set_communicator(
     compare: Callable[[int, list[int], str], list[str]],
     give_up: Callable[[str], str],
 ) -> None: ...
+
 class _XlaLocalWorld:
     def gone(self, rank: int, why: str) -> None: ...
 

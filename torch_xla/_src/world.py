@@ -10,8 +10,10 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import torch
 
 from .. import _XLAC
 
@@ -32,11 +34,22 @@ class World:
     local_processes: int = 1
 
 
+@dataclass
+class Replica:
+    """A replica that is a thread; that of a process is in the environment."""
+
+    world: World
+    device: int
+    store: Any
+    rounds: dict[str, int] = field(default_factory=dict)
+
+
 class _PerThread(threading.local):
-    world: World | None = None
+    replica: Replica | None = None
 
 
 _thread = _PerThread()
+by_device: dict[int, Replica] = {}  # of the replicas that are threads
 _store: Any = None
 _store_lock = threading.Lock()
 _rounds: dict[str, int] = {}
@@ -45,12 +58,37 @@ inside_spawn = False  # this process was started by xmp.spawn
 
 def current() -> World:
     """The calling thread's replica."""
-    return _thread.world or of_process()
+    replica = of_thread()
+    return of_process() if replica is None else replica.world
 
 
-def set_thread_world(world: World | None) -> None:
-    """Makes the calling thread a replica of its own."""
-    _thread.world = world
+def of_thread() -> Replica | None:
+    """The replica that the calling thread is, or that it computes a gradient for."""
+    if _thread.replica is not None or not by_device:
+        return _thread.replica
+    # autograd has a thread for each device, which runs the backward passes of that replica.
+    if torch._C._current_autograd_node() is not None:
+        return by_device.get(_XLAC._xla_current_device())
+    return None
+
+
+def set_thread_replica(replica: Replica | None) -> None:
+    """Makes the calling thread a replica of its own, or ends that."""
+    _thread.replica = replica
+    if replica is not None:
+        _XLAC._xla_set_current_device(replica.device)
+
+
+def check_device(device: int) -> None:
+    """Raises RuntimeError for a device that is another replica's."""
+    mine = of_thread()
+    if mine is by_device.get(device):
+        return
+    who = "no replica" if mine is None else f"replica {mine.world.rank}, with xla:{mine.device},"
+    raise RuntimeError(
+        f"a collective of tensors on xla:{device} by a thread that is {who}: replicas are threads "
+        "here, and each of them has one device"
+    )
 
 
 def of_process() -> World:
@@ -116,6 +154,8 @@ def store() -> Any:
         RuntimeError: nobody answers at MASTER_ADDR:MASTER_PORT, or the port is taken.
     """
     global _store
+    if (replica := of_thread()) is not None:
+        return replica.store
     with _store_lock:
         if _store is None:
             _store = _open_store()
@@ -216,7 +256,7 @@ def wait_for(
                 raise RuntimeError(f"waiting for {what}: rank {r} {_text(s, GONE.format(r))}")
         if missing and now - start > limit:
             raise TimeoutError(
-                f"rank {of_process().rank} waited {limit:g} s for {what}: no sign of "
+                f"rank {current().rank} waited {limit:g} s for {what}: no sign of "
                 f"{ranks_text(missing)} (XLA_WAIT_TIMEOUT_S)"
             )
 
@@ -229,11 +269,19 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
 
 
+def next_round(name: str) -> int:
+    """How often this replica has asked for the name."""
+    replica = of_thread()
+    rounds = _rounds if replica is None else replica.rounds
+    rounds[name] = rounds.get(name, 0) + 1
+    return rounds[name]
+
+
 def rendezvous(tag: str, payload: bytes, ranks: Sequence[int]) -> list[bytes]:
     """Waits for the ranks and returns their payloads; the n-th time for a tag meets the n-th."""
     name = f"{tag}/{','.join(map(str, ranks))}"
-    turn = _rounds[name] = _rounds.get(name, 0) + 1
-    me = of_process().rank
+    turn = next_round(name)
+    me = current().rank
     s = store()
     keys = {r: f"rendezvous/{name}/{turn}/{r}" for r in ranks}
     s.set(keys[me], payload)
@@ -339,7 +387,8 @@ def launch_collectives() -> None:
     """Launches what is pending when a collective is among it: the other ranks wait for it."""
     if not _XLAC._xla_runtime_created():
         return
-    for d in range(_XLAC._xla_num_devices()):
+    replica = of_thread()
+    for d in range(_XLAC._xla_num_devices()) if replica is None else [replica.device]:
         if _XLAC._xla_has_unlaunched_collectives(d):
             _XLAC._xla_sync(d, False)
 

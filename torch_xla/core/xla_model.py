@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map_only
 from .. import _XLAC, runtime
 from .._src import collectives as _c
 from .._src import random as _random
+from .._src import threads as _threads
 from .._src import world as _world
 from .._src.devices import DeviceLike
 from .._src.devices import device as _device
@@ -93,10 +94,24 @@ def xla_replication_devices(local_devices: Sequence[DeviceLike] | None = None) -
 
 
 def set_replication(device: DeviceLike, devices: Sequence[DeviceLike] | None) -> None:
-    """Accepted with at most one device; more replicas are not there yet."""
-    _index_of(device)
-    if devices is not None and len(devices) > 1:
-        raise NotImplementedError("this version of torch_xla runs one replica per process")
+    """Makes the calling thread the replica of `device` among `devices` of this process.
+
+    For threads that a program starts itself, one per device; with at most one device, or None, the
+    thread stops being a replica, which each of them has to do in the end. `xmp.spawn` with
+    ``start_method="thread"`` and `DataParallel` do all that, and end the others when one fails.
+
+    Raises:
+        ValueError: `device` is none of `devices`.
+        RuntimeError: a device belongs to another set of replicas.
+    """
+    index = _index_of(device)
+    indices = [_index_of(d) for d in devices or ()]
+    if len(indices) < 2:
+        _threads.leave()
+        return
+    if index not in indices or len(set(indices)) != len(indices):
+        raise ValueError(f"xla:{index} must be one of {[f'xla:{i}' for i in indices]}, once")
+    _threads.join(index, indices)
 
 
 def is_xla_tensor(tensor: torch.Tensor) -> bool:

@@ -257,6 +257,11 @@ def _as_list(tensors: Any) -> list[torch.Tensor]:
 
 
 def _create(options: Any, backend_options: Any) -> ProcessGroupXla:
+    if _world.of_thread() is not None:
+        raise RuntimeError(
+            "torch.distributed has one rank per process, and the replicas here are threads: use "
+            "the collectives of torch_xla.core.xla_model, or start the replicas as processes"
+        )
     world = _world.of_process()
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if max(ranks) >= world.size or ranks[options.group_rank] != world.rank:
