@@ -120,10 +120,11 @@ void RunShare(const Share& s) {
 
 // One collective of one scope. The fields are guarded by the world's mutex until all are there.
 struct LocalWorld::Meeting {
-  explicit Meeting(size_t size) : guests(size), here(size), missing(size), inside(size) {}
+  explicit Meeting(size_t size)
+      : guests(size), here(size), came(size), missing(size), inside(size) {}
 
   std::vector<Guest> guests;
-  std::vector<bool> here;
+  std::vector<bool> here, came;  // came: may have given up waiting
   size_t missing;
   size_t inside;   // who has not finished
   Status failure;  // of somebody's share
@@ -139,15 +140,11 @@ void LocalWorld::Gone(int64_t rank, const std::string& why) {
 }
 
 std::string LocalWorld::WhoIsGone(const Ranks& scope, const Meeting& meeting) const {
-  bool lost = false;
-  std::string text;
-  for (const auto& [rank, why] : gone_) {
+  for (const auto& [rank, why] : gone_) {  // the first is the cause
     const size_t place = PlaceOf(scope, rank);
-    if (place == scope.size() || meeting.here[place]) continue;
-    lost = true;
-    text += StrCat("\nrank ", rank, " ", why);
+    if (place != scope.size() && !meeting.here[place]) return StrCat("rank ", rank, " ", why);
   }
-  return lost ? "another rank is gone" + text : "";
+  return "";
 }
 
 std::shared_ptr<LocalWorld::Meeting> LocalWorld::Meet(const Ranks& scope, size_t place,
@@ -160,7 +157,7 @@ std::shared_ptr<LocalWorld::Meeting> LocalWorld::Meet(const Ranks& scope, size_t
   if (!open) open = std::make_shared<Meeting>(scope.size());
   std::shared_ptr<Meeting> meeting = open;
   meeting->guests[place] = me;
-  meeting->here[place] = true;
+  meeting->here[place] = meeting->came[place] = true;
   if (--meeting->missing == 0) {
     open_.erase(scope);  // the next ones meet in another
     changed_.notify_all();
@@ -180,7 +177,7 @@ std::shared_ptr<LocalWorld::Meeting> LocalWorld::Meet(const Ranks& scope, size_t
     } else if (changed_.wait_until(lock, end) == std::cv_status::timeout && meeting->missing != 0) {
       std::string silent;
       for (size_t i = 0; i < scope.size(); ++i) {
-        if (!meeting->here[i]) silent += StrCat(silent.empty() ? " " : ", ", scope[i]);
+        if (!meeting->came[i]) silent += StrCat(silent.empty() ? " " : ", ", scope[i]);
       }
       give_up(Code::kDeadlineExceeded,
               StrCat("the other ranks did not come in time (XLA_WAIT_TIMEOUT_S): no sign of rank",

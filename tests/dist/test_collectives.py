@@ -1,4 +1,4 @@
-"""Collectives between three processes, against the same operation on the host."""
+"""Collectives between three replicas, against the same operation on the host."""
 
 import os
 
@@ -12,6 +12,8 @@ import torch_xla.distributed.xla_multiprocessing as xmp
 import torch_xla.runtime as xr
 from torch_xla.debug import metrics
 
+from .conftest import LAUNCHERS
+
 N = 3
 PAIR = [[0, 2], [1]]  # groups of different sizes
 
@@ -19,10 +21,6 @@ PAIR = [[0, 2], [1]]  # groups of different sizes
 @pytest.fixture(autouse=True)
 def time_limit(monkeypatch):
     monkeypatch.setenv("XLA_WAIT_TIMEOUT_S", "60")
-
-
-def spawn(fn, *args, nprocs=N):
-    xmp.spawn(fn, args=args, nprocs=nprocs)
 
 
 def value(rank, dtype=torch.float32, shape=(2, 3)):
@@ -252,13 +250,22 @@ def wrong_arguments(dev, r):
             call()
 
 
-def everything(index):
+def devices(n):
+    return [f"xla:{i}" for i in range(n)]
+
+
+def everything(index, launcher):
     os.environ["XLA_WAIT_TIMEOUT_S"] = "60"
-    assert (xr.global_ordinal(), xr.local_ordinal(), xr.process_index()) == (index,) * 3
-    assert xr.world_size() == xr.process_count() == xr.local_process_count() == N
-    assert torch_xla.device_count() == 1 and xr.global_device_count() == N
+    assert xr.global_ordinal() == xr.local_ordinal() == index
+    assert xr.world_size() == xr.global_device_count() == xr.local_device_count() == N
     dev = torch_xla.device()
-    assert str(dev) == "xla:0"
+    if launcher == "thread":
+        assert xr.process_count() == xr.local_process_count() == 1 and xr.process_index() == 0
+        assert torch_xla.device_count() == N and str(dev) == f"xla:{index}"
+        assert xm.xla_device() == dev and xm.get_xla_supported_devices() == devices(N)
+    else:
+        assert xr.process_count() == xr.local_process_count() == N and xr.process_index() == index
+        assert torch_xla.device_count() == 1 and str(dev) == "xla:0"
     for check in (
         every_reduction,
         lists_and_groups,
@@ -272,6 +279,7 @@ def everything(index):
         xm.rendezvous(check.__name__)
 
 
-def test_everything(monkeypatch):
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_everything(launcher, run_replicas, monkeypatch):
     monkeypatch.setenv("CPU_NUM_DEVICES", "2")  # counts for the parent alone
-    spawn(everything)
+    run_replicas(launcher, everything, N, launcher)

@@ -12,6 +12,8 @@ from typing import Any
 from .. import _XLAC
 from . import world as _world
 
+_INTERRUPTED_S = 2.0  # what the replicas have to end after Ctrl-C
+
 
 class ThreadRaisedException(RuntimeError):
     """A replica raised; ``__cause__`` is what, `error_index` the replica's number."""
@@ -127,7 +129,7 @@ class ThreadContext:
         except KeyboardInterrupt:
             for r in list(self._running):
                 self._world.gone(r, "was interrupted")
-            if not self._wait(self._grace(grace_period)):
+            if not self._wait(_INTERRUPTED_S if grace_period is None else grace_period):
                 self._end_process(130)
             self._close()
             raise
