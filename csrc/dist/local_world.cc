@@ -1,5 +1,8 @@
 #include "dist/local_world.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -116,6 +119,15 @@ void RunShare(const Share& s) {
   }
 }
 
+// Results are fresh memory, and most of the time to write them goes into its pages.
+void WantLargePages(const PartBuffers& b) {
+  constexpr size_t kLarge = size_t{1} << 22;
+  if (b.out.size() < kLarge || b.tensors[0].data() == b.out.data()) return;
+  const auto page = static_cast<size_t>(getpagesize());
+  const size_t skip = (page - reinterpret_cast<uintptr_t>(b.out.data()) % page) % page;
+  madvise(b.out.data() + skip, (b.out.size() - skip) / page * page, MADV_HUGEPAGE);
+}
+
 }  // namespace
 
 // One collective of one scope. The fields are guarded by the world's mutex until all are there.
@@ -197,6 +209,7 @@ void LocalWorld::Leave(Meeting& meeting) {
 }
 
 void LocalWorld::Run(const Ranks& scope, const Guest& me) {
+  for (const PartBuffers& b : me.buffers->parts) WantLargePages(b);
   const std::shared_ptr<Meeting> meeting = Meet(scope, PlaceOf(scope, me.rank), me);
   const std::vector<Guest>& guests = meeting->guests;
   const bool same = std::all_of(guests.begin(), guests.end(), [&](const Guest& g) {

@@ -32,7 +32,12 @@ void LowerStart(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Valu
                             /*has_side_effect=*/true);
 }
 
-// One call for all. A tensor that is reduced may be reduced in place.
+// Whether the graph is not the last that needs it: its buffer cannot be a result's.
+bool LivesOn(const ir::Node& n) {
+  return n.kind() == ir::OpKind::kData && n.use_count() > n.mark.uses;
+}
+
+// One call for all. A tensor that is reduced alone is reduced in place where it may be.
 void LowerWhole(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Value> operands,
                 std::vector<hlo::Value>& outputs) {
   Shape words{DType::kS64, {static_cast<int64_t>(node.words().size())}};
@@ -45,7 +50,8 @@ void LowerWhole(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Valu
   int operand = 2;
   for (size_t i = 0; i < c.parts.size(); ++i) {
     const Part& p = c.parts[i];
-    if (p.kind == Kind::kAllReduce && p.num_tensors == 1) {
+    if (p.kind == Kind::kAllReduce && p.num_tensors == 1 &&
+        !LivesOn(*node.operand(static_cast<size_t>(operand) - 1).node)) {
       options.aliases.emplace_back(static_cast<int>(i) + 1, operand);
     }
     operand += static_cast<int>(p.num_tensors);

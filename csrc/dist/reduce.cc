@@ -80,22 +80,30 @@ struct Max {
   }
 };
 
+constexpr size_t kBlock = 1024;
+
+// `n` is a number, or a constant with which the compiler makes loops of vectors.
+template <typename Op, typename T, typename N>
+void RunBlock(std::span<const void* const> inputs, void* out, size_t begin, N n) {
+  using W = Wide<T>::type;
+  std::array<W, kBlock> sum;
+  const T* first = static_cast<const T*>(inputs[0]) + begin;
+  for (size_t i = 0; i < n; ++i) sum[i] = static_cast<W>(first[i]);
+  for (const void* input : inputs.subspan(1)) {
+    const T* x = static_cast<const T*>(input) + begin;
+    for (size_t i = 0; i < n; ++i) sum[i] = Op::template Apply<W>(sum[i], static_cast<W>(x[i]));
+  }
+  T* y = static_cast<T*>(out) + begin;
+  for (size_t i = 0; i < n; ++i) y[i] = static_cast<T>(sum[i]);
+}
+
 template <typename Op, typename T>
 void Run(std::span<const void* const> inputs, void* out, size_t count) {
-  using W = Wide<T>::type;
-  constexpr size_t kBlock = 1024;
-  std::array<W, kBlock> sum;
-  for (size_t begin = 0; begin < count; begin += kBlock) {
-    size_t n = std::min(kBlock, count - begin);
-    const T* first = static_cast<const T*>(inputs[0]) + begin;
-    for (size_t i = 0; i < n; ++i) sum[i] = static_cast<W>(first[i]);
-    for (const void* input : inputs.subspan(1)) {
-      const T* x = static_cast<const T*>(input) + begin;
-      for (size_t i = 0; i < n; ++i) sum[i] = Op::template Apply<W>(sum[i], static_cast<W>(x[i]));
-    }
-    T* y = static_cast<T*>(out) + begin;
-    for (size_t i = 0; i < n; ++i) y[i] = static_cast<T>(sum[i]);
+  size_t begin = 0;
+  for (; count - begin >= kBlock; begin += kBlock) {
+    RunBlock<Op, T>(inputs, out, begin, std::integral_constant<size_t, kBlock>());
   }
+  if (begin < count) RunBlock<Op, T>(inputs, out, begin, count - begin);
 }
 
 template <typename T>
