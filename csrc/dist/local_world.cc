@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 
@@ -13,8 +12,6 @@
 
 namespace torch_xla::dist {
 namespace {
-
-constexpr size_t kChunk = size_t{1} << 14;  // bytes: the members' together stay in a core's cache
 
 // A part as one member of its group sees it.
 struct Share {
@@ -29,15 +26,14 @@ struct Share {
 };
 
 // Calls fn(tensor, offset in it, offset in all of them, bytes) for the pieces of [begin, end), of
-// tensors that lie one behind the other; a piece has at most kChunk bytes.
+// tensors that lie one behind the other.
 template <typename Fn>
 void ForPieces(const PartBuffers& b, size_t begin, size_t end, Fn fn) {
   size_t at = 0;
   for (size_t t = 0; t < b.tensors.size() && at < end; at += b.tensors[t++].size()) {
     const size_t last = std::min(end, at + b.tensors[t].size());
-    for (size_t i = std::max(begin, at); i < last; i += kChunk) {
-      fn(t, i - at, i, std::min(kChunk, last - i));
-    }
+    const size_t first = std::max(begin, at);
+    if (first < last) fn(t, first - at, first, last - first);
   }
 }
 
@@ -48,34 +44,32 @@ void CopyFrom(const PartBuffers& b, size_t begin, size_t bytes, char* out) {
   });
 }
 
-// Calls fn(reduced piece, offset, bytes) for the elements [begin, end) of all members' tensors.
-template <typename Fn>
-void ReducePieces(const Share& s, size_t begin, size_t end, Fn fn) {
+// Reduces the elements [begin, end) of all members' tensors to outs[i] + offset - skip. In place
+// where that is an operand: an element is written when it has been read of all.
+void ReducePieces(const Share& s, size_t begin, size_t end, std::span<char* const> outs,
+                  size_t skip) {
   const size_t size = ByteSize(s.part.dtype);
-  alignas(64) std::array<char, kChunk> sum;
   std::vector<const void*> inputs(s.n());
+  std::vector<void*> to(outs.size());
   ForPieces(s.mine(), begin * size, end * size, [&](size_t t, size_t at, size_t i, size_t n) {
     for (size_t m = 0; m < s.n(); ++m) inputs[m] = s.members[m]->tensors[t].data() + at;
-    ReduceInto(s.part.reduce, s.part.dtype, inputs, sum.data(), n / size);
-    fn(sum.data(), i, n);
+    for (size_t o = 0; o < outs.size(); ++o) to[o] = outs[o] + (i - skip * size);
+    ReduceInto(s.part.reduce, s.part.dtype, inputs, to, n / size);
   });
 }
 
-// In place where a result is its operand's buffer: a piece is written when all have been read.
+// Each member reduces a slice for all of them.
 void AllReduce(const Share& s) {
   const auto count = static_cast<size_t>(s.part.count);
-  ReducePieces(s, count * s.me / s.n(), count * (s.me + 1) / s.n(),
-               [&](const char* piece, size_t at, size_t n) {
-                 for (const PartBuffers* m : s.members) std::memcpy(m->out.data() + at, piece, n);
-               });
+  std::vector<char*> outs;
+  for (const PartBuffers* m : s.members) outs.push_back(m->out.data());
+  ReducePieces(s, count * s.me / s.n(), count * (s.me + 1) / s.n(), outs, 0);
 }
 
 void ReduceScatter(const Share& s) {
   const size_t row = static_cast<size_t>(s.part.count) / s.n();
-  const size_t begin = row * s.me * ByteSize(s.part.dtype);
-  ReducePieces(s, row * s.me, row * (s.me + 1), [&](const char* piece, size_t at, size_t n) {
-    std::memcpy(s.mine().out.data() + (at - begin), piece, n);
-  });
+  char* const out = s.mine().out.data();
+  ReducePieces(s, row * s.me, row * (s.me + 1), std::span(&out, 1), row * s.me);
 }
 
 void AllGather(const Share& s) {

@@ -133,7 +133,6 @@ def other_operations(dev, r):
     xm.collective_broadcast([t, i], root_ordinal=2)
     same(t, x[2])
     same(i, torch.tensor([2]))
-    torch.manual_seed(r)
     model = torch.nn.BatchNorm1d(3).to(dev)
     with torch.no_grad():
         model.weight += r
@@ -160,12 +159,12 @@ def gradients(dev, r):
     with pytest.raises(NotImplementedError, match="no gradient"):
         xf.all_reduce("mul", z).sum().backward()
 
-    torch.manual_seed(0)
-    x = torch.randn(2 * N, 4, 5)
+    g = torch.Generator().manual_seed(0)  # threads share the host's own
+    x = torch.randn(2 * N, 4, 5, generator=g)
     ours, theirs = xf.SyncBatchNorm(4).to(dev), torch.nn.BatchNorm1d(4)
     mine = x[2 * r : 2 * r + 2].to(dev).requires_grad_()
     whole = x.clone().requires_grad_()
-    factor = torch.randn(2 * N, 4, 5)
+    factor = torch.randn(2 * N, 4, 5, generator=g)
     y, expected = ours(mine), theirs(whole)
     (y * factor[2 * r : 2 * r + 2].to(dev)).sum().backward()
     (expected * factor).sum().backward()
