@@ -9,6 +9,7 @@
 #include "dist/communicator.h"
 #include "dist/gloo_transport.h"
 #include "dist/recorder.h"
+#include "lazy/executor.h"
 
 namespace torch_xla::bindings {
 namespace {
@@ -89,6 +90,7 @@ void SetCommunicator(int device, int64_t rank, int64_t size, py::object connect,
 
 // Makes the devices replicas of one program, in this order.
 std::shared_ptr<dist::LocalWorld> JoinDevices(const std::vector<int>& devices) {
+  for (int d : devices) lazy::CheckDevice(d);
   auto local = std::make_shared<dist::LocalWorld>(static_cast<int64_t>(devices.size()));
   for (size_t i = 0; i < devices.size(); ++i) {
     dist::World world;
