@@ -16,7 +16,18 @@ struct Header {
   int64_t fingerprint;
 };
 
+class Heap final : public Memory {
+ public:
+  char* Allocate(size_t size) override { return new char[std::max<size_t>(size, 1)]; }
+  void Free(char* data, size_t) override { delete[] data; }
+};
+
 }  // namespace
+
+std::shared_ptr<Memory> HeapMemory() {
+  static auto* memory = new std::shared_ptr<Memory>(std::make_shared<Heap>());
+  return *memory;
+}
 
 Communicator::Communicator(World world) : world_(std::move(world)) {
   everyone_.resize(static_cast<size_t>(world_.size));
@@ -211,12 +222,20 @@ void Communicator::RunPart(const Part& part, Transport& group, const Ranks& rank
       return;
     }
     case Kind::kReduceScatter: {
+      const size_t slice = static_cast<size_t>(part.count) / n;
+      Block out = Allocate(bytes / n);
+      if (group.ReduceScatter(part.reduce, part.dtype, data.data.get(), out.data.get(), slice)) {
+        std::swap(data, out);
+        Free(std::move(out));
+        return;
+      }
       Block rows = Allocate(bytes);
       group.AllToAll(data.data.get(), rows.data.get(), bytes / n);
       std::vector<const void*> inputs;
       for (size_t i = 0; i < n; ++i) inputs.push_back(rows.data.get() + i * (bytes / n));
-      ReduceInto(part.reduce, part.dtype, inputs, data.data.get(),
-                 static_cast<size_t>(part.count) / n);
+      ReduceInto(part.reduce, part.dtype, inputs, out.data.get(), slice);
+      std::swap(data, out);
+      Free(std::move(out));
       Free(std::move(rows));
       return;
     }
@@ -236,7 +255,6 @@ void Communicator::RunPart(const Part& part, Transport& group, const Ranks& rank
         if (source == world_.rank) to = index(target);
         if (target == world_.rank) from = index(source);
       }
-      if (from >= 0 && ranks[static_cast<size_t>(from)] == world_.rank) return;  // to itself
       Block out = Allocate(bytes);
       std::memset(out.data.get(), 0, bytes);
       group.Exchange(data.data.get(), to, out.data.get(), from, bytes);
@@ -287,7 +305,7 @@ Communicator::Block Communicator::Allocate(size_t size) {
       return found;
     }
   }
-  return {Bytes(new char[std::max<size_t>(size, 1)]), size};
+  return {AllocateBytes(*world_.memory, size), size};
 }
 
 void Communicator::Free(Block block) {

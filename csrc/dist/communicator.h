@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "dist/collective.h"
+#include "dist/memory.h"
 #include "dist/transport.h"
 
 namespace torch_xla::dist {
@@ -22,6 +23,7 @@ namespace torch_xla::dist {
 struct World {
   int64_t rank = 0;
   int64_t size = 1;
+  std::shared_ptr<Memory> memory = HeapMemory();  // for what travels
   // Meets the given ranks, who all do the same now.
   std::function<std::unique_ptr<Transport>(const Ranks&)> connect;
   // Some rank of the scope runs another collective: lays `mine` open and returns everybody's.
@@ -58,7 +60,6 @@ class Communicator {
   std::string Latest();
 
  private:
-  using Bytes = std::unique_ptr<char[]>;
   struct Block {
     Bytes data;
     size_t size = 0;
