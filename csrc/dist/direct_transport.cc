@@ -119,8 +119,8 @@ class DirectTransport final : public Transport {
       return true;
     }
     Shared mine = Show(data, bytes);
-    // Everybody takes the next chunk and writes the result to all, so that nobody waits for a member
-    // that does not get a processor just now.
+    // Everybody takes the next chunk and writes the result to all, so that nobody waits for a
+    // member that does not get a processor just now.
     const size_t chunk = kChunk / element;
     std::atomic<uint64_t>& next = control_.next[mine.turn];
     std::vector<void*> outs(static_cast<size_t>(size_));
@@ -189,8 +189,7 @@ class DirectTransport final : public Transport {
 
   void Meet() {
     const uint32_t meeting = control_.meetings.load(std::memory_order_acquire);
-    if (control_.here.fetch_add(1, std::memory_order_acq_rel) + 1 ==
-        static_cast<uint32_t>(size_)) {
+    if (control_.here.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size_)) {
       control_.here.store(0, std::memory_order_relaxed);
       control_.next[meeting & 1].store(0, std::memory_order_relaxed);
       control_.meetings.store(meeting + 1);
@@ -201,31 +200,24 @@ class DirectTransport final : public Transport {
       if (control_.meetings.load(std::memory_order_acquire) != meeting) return;
       std::this_thread::yield();
     }
-    const auto end = std::chrono::steady_clock::now() + limit_;
     control_.sleepers.fetch_add(1);
-    bool over = false;
-    try {
-      over = SleepUntilOver(meeting, end);
-    } catch (...) {
-      control_.sleepers.fetch_sub(1);
-      throw;
-    }
+    SleepUntilOver(meeting);
     control_.sleepers.fetch_sub(1);
-    XLA_CHECK(over, kDeadlineExceeded,
-              "the other ranks did not come in time (XLA_WAIT_TIMEOUT_S)");
   }
 
-  bool SleepUntilOver(uint32_t meeting, std::chrono::steady_clock::time_point end) {
+  // Where it throws the group is of no use any more.
+  void SleepUntilOver(uint32_t meeting) {
     constexpr auto kTick = std::chrono::milliseconds(20);
+    const auto start = std::chrono::steady_clock::now();
     auto over = [&] { return control_.meetings.load() != meeting; };
     while (!over()) {
       // Who leaves after the meeting leaves behind it: look at that again.
       const bool ended = control_.ended.load() != 0 || reach_->SomebodyEnded();
       if (ended && !over()) Throw(Code::kUnavailable, "another rank closed the connection");
-      if (std::chrono::steady_clock::now() > end) return over();
+      XLA_CHECK(std::chrono::steady_clock::now() - start < limit_, kDeadlineExceeded,
+                "the other ranks did not come in time (XLA_WAIT_TIMEOUT_S)");
       Sleep(control_.meetings, meeting, kTick);
     }
-    return true;
   }
 
   const int index_, size_;

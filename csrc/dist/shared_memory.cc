@@ -139,7 +139,8 @@ char* SharedMemory::Allocate(size_t size) {
   std::unique_lock<std::mutex> lock(mutex_);
   auto it = free_.begin();
   while (it != free_.end() && it->second < size) ++it;
-  XLA_CHECK(it != free_.end(), kResourceExhausted, "no room for ", size, " bytes that go to others");
+  XLA_CHECK(it != free_.end(), kResourceExhausted, "no room for ", size,
+            " bytes that go to others");
   auto [offset, room] = *it;
   free_.erase(it);
   if (room > size) free_[offset + size] = room - size;
@@ -148,8 +149,8 @@ char* SharedMemory::Allocate(size_t size) {
   if (fallocate(fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(size)) != 0) {
     const int error = errno;
     Free(base_ + offset, size);
-    Throw(Code::kResourceExhausted, size, " bytes of memory shared with other processes: ",
-          std::strerror(error));
+    Throw(Code::kResourceExhausted, size,
+          " bytes of memory shared with other processes: ", std::strerror(error));
   }
   return base_ + offset;
 }

@@ -81,8 +81,8 @@ TEST_P(Sizes, EveryOperation) {
         }
         t.AllToAll(rows.data, out.data, bytes);
         for (size_t i = 0; i < count * kMembers; ++i) {
-          wrong += out.data[i] != value(static_cast<int>(i / count),
-                                        static_cast<size_t>(r) * count + i % count);
+          wrong += out.data[i] !=
+                   value(static_cast<int>(i / count), static_cast<size_t>(r) * count + i % count);
         }
         EXPECT_TRUE(t.ReduceScatter(Reduce::kSum, DType::kF32, rows.data, out.data, count));
         for (size_t i = 0; i < count; ++i) {
