@@ -73,7 +73,9 @@ def median_ratio(times, over, under):
 
 def say(*cells):
     if dist.get_rank() == 0:
-        print("".join(f"{c:<34}" if i == 0 else f"{c:>13}" for i, c in enumerate(cells)), flush=True)
+        print(
+            "".join(f"{c:<34}" if i == 0 else f"{c:>13}" for i, c in enumerate(cells)), flush=True
+        )
 
 
 def copy_seconds(count):
