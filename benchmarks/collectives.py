@@ -4,7 +4,7 @@
 
 The contenders take turns in the same processes, so that a busy machine slows both. A time is that
 of the slowest process; the table shows medians over the rounds and the median of the rounds'
-ratios. Bandwidth is the tensor's bytes by the time of the whole call, recording and launch included.
+ratios. Bandwidth is the bytes of the tensor by the time from recording to result.
 """
 
 import argparse

@@ -12,7 +12,7 @@ namespace torch_xla::dist {
 namespace {
 
 struct Header {
-  int64_t sequence;
+  int64_t number;  // among the collectives of the scope: other ranks may have others besides
   int64_t fingerprint;
 };
 
@@ -189,13 +189,12 @@ void Communicator::RunOne(Entry& entry) {
 
 // Ranks whose programs went apart would read each other's numbers wrongly, or wait for ever.
 void Communicator::CheckSame(const Entry& entry, Transport& scope) {
-  Header mine{entry.sequence, entry.collective.fingerprint};
-  if (!entry.collective.scope.empty()) mine.sequence = 0;  // other scopes may lie between
+  Header mine{numbers_[entry.collective.scope]++, entry.collective.fingerprint};
   std::vector<Header> all(static_cast<size_t>(scope.size()));
   scope.AllGather(&mine, all.data(), sizeof(mine));
   bool same = true;
   for (const Header& h : all) {
-    same = same && h.sequence == mine.sequence && h.fingerprint == mine.fingerprint;
+    same = same && h.number == mine.number && h.fingerprint == mine.fingerprint;
   }
   if (same) return;
   const Ranks& ranks = entry.collective.scope.empty() ? everyone_ : entry.collective.scope;

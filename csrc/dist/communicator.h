@@ -86,6 +86,7 @@ class Communicator {
   const World world_;
   Ranks everyone_;
   std::map<Ranks, std::unique_ptr<Transport>> groups_;  // of the communication thread
+  std::map<Ranks, int64_t> numbers_;                    // of the next collective of a scope
 
   std::mutex mutex_;
   std::condition_variable changed_;
