@@ -4,11 +4,13 @@
 
 #include "aten/dtype_map.h"
 #include "base/error.h"
+#include "base/flags.h"
 #include "bindings/module.h"
 #include "bindings/source_line.h"
 #include "dist/communicator.h"
 #include "dist/gloo_transport.h"
 #include "dist/recorder.h"
+#include "dist/shared_memory.h"
 #include "lazy/executor.h"
 
 namespace torch_xla::bindings {
@@ -59,10 +61,51 @@ R Call(const py::object& fn, const Args&... args) {
   }
 }
 
-// Of a pybind11 object with any holder: the caller's reference is one more.
+// Of this process, while it has any; lives as long as the process.
+std::shared_ptr<dist::SharedMemory>& OwnMemory() {
+  static auto* memory = new std::shared_ptr<dist::SharedMemory>;
+  return *memory;
+}
+
+// (pid, fd, size, token, control)
+using AddressTuple = std::tuple<int64_t, int64_t, int64_t, uint64_t, int64_t>;
+
+// False: XLA_SHARED_MEMORY does not want it.
+bool OpenSharedMemory() {
+  if (!flags::GetBool(flags::Flag::kSharedMemory)) return false;
+  if (!OwnMemory()) OwnMemory() = std::make_shared<dist::SharedMemory>();
+  return true;
+}
+
+AddressTuple SharedAddressFor(size_t members) {
+  XLA_INTERNAL_CHECK(OwnMemory());
+  dist::SharedAddress a = OwnMemory()->NewGroup(members);
+  return {a.pid, a.fd, a.size, a.token, a.control};
+}
+
+// A transport on its way through Python.
+struct TransportHolder {
+  std::unique_ptr<dist::Transport> transport;
+};
+
+std::shared_ptr<TransportHolder> SharedTransport(int index,
+                                                 const std::vector<AddressTuple>& addresses) {
+  std::vector<dist::SharedAddress> members;
+  for (auto [pid, fd, size, token, control] : addresses) {
+    members.push_back({pid, fd, size, token, control});
+  }
+  return std::make_shared<TransportHolder>(
+      TransportHolder{dist::MakeSharedMemoryTransport(OwnMemory(), index, members)});
+}
+
+// What `fn` gives is a TransportHolder or a backend of c10d.
 std::unique_ptr<dist::Transport> Connect(const py::object& fn, const Ranks& ranks) {
   py::gil_scoped_acquire gil;
   auto held = Call<py::object>(fn, ranks);
+  if (py::isinstance<TransportHolder>(held)) {
+    return std::move(held.cast<TransportHolder&>().transport);
+  }
+  // A pybind11 object with any holder: the caller's reference is one more.
   auto group = c10::intrusive_ptr<c10d::Backend>::reclaim_copy(held.cast<c10d::Backend*>());
   return dist::MakeGlooTransport(std::move(group));
 }
@@ -76,6 +119,7 @@ void SetCommunicator(int device, int64_t rank, int64_t size, py::object connect,
   dist::World world;
   world.rank = rank;
   world.size = size;
+  if (OwnMemory()) world.memory = OwnMemory();
   world.connect = [f = Immortal(std::move(connect))](const Ranks& r) { return Connect(*f, r); };
   world.compare = [f = Immortal(std::move(compare))](int64_t sequence, const Ranks& scope,
                                                      const std::string& mine) {
@@ -118,6 +162,10 @@ void InitDist(py::module_& m) {
   m.def("_xla_collective_start", &Start, py::arg("parts"), py::arg("scope"));
   m.def("_xla_set_communicator", &SetCommunicator, py::arg("device"), py::arg("rank"),
         py::arg("size"), py::arg("connect"), py::arg("compare"), py::arg("give_up"));
+  py::class_<TransportHolder, std::shared_ptr<TransportHolder>>(m, "_XlaTransport");
+  m.def("_xla_open_shared_memory", &OpenSharedMemory);
+  m.def("_xla_shared_address", &SharedAddressFor, py::arg("members"));
+  m.def("_xla_shared_transport", &SharedTransport, py::arg("index"), py::arg("addresses"));
   m.def("_xla_has_communicator",
         [](int device) { return dist::CommunicatorOf(device) != nullptr; });
   m.def("_xla_has_unlaunched_collectives", &dist::HasUnlaunched, py::arg("device"), NoGil());

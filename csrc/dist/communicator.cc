@@ -12,11 +12,22 @@ namespace torch_xla::dist {
 namespace {
 
 struct Header {
-  int64_t sequence;
+  int64_t number;  // among the collectives of the scope: other ranks may have others besides
   int64_t fingerprint;
 };
 
+class Heap final : public Memory {
+ public:
+  char* Allocate(size_t size) override { return new char[std::max<size_t>(size, 1)]; }
+  void Free(char* data, size_t) override { delete[] data; }
+};
+
 }  // namespace
+
+std::shared_ptr<Memory> HeapMemory() {
+  static auto* memory = new std::shared_ptr<Memory>(std::make_shared<Heap>());
+  return *memory;
+}
 
 Communicator::Communicator(World world) : world_(std::move(world)) {
   everyone_.resize(static_cast<size_t>(world_.size));
@@ -183,8 +194,8 @@ void Communicator::RunOne(Entry& entry) {
   const Collective& c = entry.collective;
   const Ranks& scope = c.scope.empty() ? everyone_ : c.scope;
   if (world_.local) {
-    world_.local->Run(scope,
-                      {world_.rank, NumberIn(entry), NameOf(entry.sequence), &c, &entry.buffers});
+    world_.local->Run(
+        scope, {world_.rank, numbers_[c.scope]++, NameOf(entry.sequence), &c, &entry.buffers});
     return;
   }
   CheckSame(entry, Connect(scope));
@@ -196,19 +207,14 @@ void Communicator::RunOne(Entry& entry) {
   }
 }
 
-// For its scope: others may lie between a part of the ranks' collectives.
-int64_t Communicator::NumberIn(const Entry& entry) {
-  return entry.collective.scope.empty() ? entry.sequence : 0;
-}
-
 // Ranks whose programs went apart would read each other's numbers wrongly, or wait for ever.
 void Communicator::CheckSame(const Entry& entry, Transport& scope) {
-  Header mine{NumberIn(entry), entry.collective.fingerprint};
+  Header mine{numbers_[entry.collective.scope]++, entry.collective.fingerprint};
   std::vector<Header> all(static_cast<size_t>(scope.size()));
   scope.AllGather(&mine, all.data(), sizeof(mine));
   bool same = true;
   for (const Header& h : all) {
-    same = same && h.sequence == mine.sequence && h.fingerprint == mine.fingerprint;
+    same = same && h.number == mine.number && h.fingerprint == mine.fingerprint;
   }
   if (same) return;
   const Ranks& ranks = entry.collective.scope.empty() ? everyone_ : entry.collective.scope;
@@ -231,12 +237,20 @@ void Communicator::RunPart(const Part& part, Transport& group, const Ranks& rank
       return;
     }
     case Kind::kReduceScatter: {
+      const size_t slice = static_cast<size_t>(part.count) / n;
+      Block out = Allocate(bytes / n);
+      if (group.ReduceScatter(part.reduce, part.dtype, data.data.get(), out.data.get(), slice)) {
+        std::swap(data, out);
+        Free(std::move(out));
+        return;
+      }
       Block rows = Allocate(bytes);
       group.AllToAll(data.data.get(), rows.data.get(), bytes / n);
       std::vector<const void*> inputs;
       for (size_t i = 0; i < n; ++i) inputs.push_back(rows.data.get() + i * (bytes / n));
-      ReduceInto(part.reduce, part.dtype, inputs, data.data.get(),
-                 static_cast<size_t>(part.count) / n);
+      ReduceInto(part.reduce, part.dtype, inputs, out.data.get(), slice);
+      std::swap(data, out);
+      Free(std::move(out));
       Free(std::move(rows));
       return;
     }
@@ -256,7 +270,6 @@ void Communicator::RunPart(const Part& part, Transport& group, const Ranks& rank
         if (source == world_.rank) to = index(target);
         if (target == world_.rank) from = index(source);
       }
-      if (from >= 0 && ranks[static_cast<size_t>(from)] == world_.rank) return;  // to itself
       Block out = Allocate(bytes);
       std::memset(out.data.get(), 0, bytes);
       group.Exchange(data.data.get(), to, out.data.get(), from, bytes);
@@ -307,7 +320,7 @@ Communicator::Block Communicator::Allocate(size_t size) {
       return found;
     }
   }
-  return {Bytes(new char[std::max<size_t>(size, 1)]), size};
+  return {AllocateBytes(*world_.memory, size), size};
 }
 
 void Communicator::Free(Block block) {

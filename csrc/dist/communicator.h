@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "dist/collective.h"
 #include "dist/local_world.h"
+#include "dist/memory.h"
 #include "dist/transport.h"
 
 namespace torch_xla::dist {
@@ -25,6 +26,7 @@ struct World {
   int64_t size = 1;
   // Of replicas in one process; they need the functions `connect` and `compare` not.
   std::shared_ptr<LocalWorld> local = nullptr;
+  std::shared_ptr<Memory> memory = HeapMemory();  // for what travels
   // Meets the given ranks, who all do the same now.
   std::function<std::unique_ptr<Transport>(const Ranks&)> connect;
   // Some rank of the scope runs another collective: lays `mine` open and returns everybody's.
@@ -67,7 +69,6 @@ class Communicator {
   std::string Latest();
 
  private:
-  using Bytes = std::unique_ptr<char[]>;
   struct Block {
     Bytes data;
     size_t size = 0;
@@ -85,7 +86,6 @@ class Communicator {
   void CheckNext(int64_t sequence);  // under the lock
   void Enqueue(std::shared_ptr<Entry> entry);
   void RunOne(Entry& entry);
-  static int64_t NumberIn(const Entry& entry);
   void CheckSame(const Entry& entry, Transport& scope);
   Transport& Connect(const Ranks& ranks);
   void RunPart(const Part& part, Transport& group, const Ranks& ranks, Block& data);
@@ -97,6 +97,7 @@ class Communicator {
   const World world_;
   Ranks everyone_;
   std::map<Ranks, std::unique_ptr<Transport>> groups_;  // of the communication thread
+  std::map<Ranks, int64_t> numbers_;                    // of the next collective of a scope
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -178,6 +178,48 @@ def gradients(dev, r):
         torch.testing.assert_close(a.detach().cpu(), b.detach(), rtol=1e-4, atol=1e-5)
 
 
+def buckets_and_messages(dev, r):
+    given = [value(i, shape=(6, 2 + i)) for i in range(4)]
+    mine = [t.to(dev) * (r + 1) for t in given]
+    for cap in (0.00001, 160):
+        out = xm.all_gather_bucketized(mine, 1, bucket_cap_mb=cap)
+        for a, t in zip(out, given, strict=True):
+            same(a, torch.cat([t, 2 * t, 3 * t], 1))
+        out = xm.reduce_scatter_bucketized("sum", mine, 0.5, 0, N, bucket_cap_mb=cap)
+        for a, t in zip(out, given, strict=True):
+            same(a, 3 * t[2 * r : 2 * r + 2])
+    assert xm.all_gather_bucketized([]) == []
+
+    # A ring, by channels; the last one receives before it sends.
+    got = torch.zeros(3, device=dev)
+    if r == 2:
+        xm.recv(got, 1)
+        xm.send(torch.full((3,), 2.0, device=dev), 2)
+    else:
+        xm.send(torch.full((3,), float(r), device=dev), r)
+        xm.recv(got, 2 if r == 0 else 0)
+    same(got, torch.full((3,), float((r - 1) % N)))
+
+    w = [torch.randn(4, 2, generator=torch.Generator().manual_seed(i)) for i in range(N)]
+    x = [torch.randn(2 * N, 6, generator=torch.Generator().manual_seed(9 + i)) for i in range(N)]
+    for split in (1, 3):
+        whole, inputs = torch.cat(w, 1).requires_grad_(), [t.clone().requires_grad_() for t in x]
+        ours, mine = w[r].to(dev).requires_grad_(), x[r].to(dev).requires_grad_()
+        y = xf.distributed_mm(ours, mine, split)
+        (y**2).sum().backward()
+        sum((whole.mm(t) ** 2).sum() for t in inputs).backward()
+        for a, b in (
+            (y, whole.mm(x[r])),
+            (ours.grad, whole.grad[:, 2 * r : 2 * r + 2]),
+            (mine.grad, inputs[r].grad),
+        ):
+            torch.testing.assert_close(a.detach().cpu(), b.detach(), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="cannot be cut into 4 equal"):
+        xf.distributed_mm(ours, mine, 4)
+    with pytest.raises(ValueError, match="does not fit"):
+        xf.distributed_mm(ours, mine[1:])
+
+
 def order_and_reads(dev, r):
     """Ranks read at different places, and throw away different results."""
     xm.all_reduce("sum", torch.ones(3, device=dev))  # nobody wants it
@@ -270,6 +312,7 @@ def everything(index, launcher):
         lists_and_groups,
         other_operations,
         gradients,
+        buckets_and_messages,
         order_and_reads,
         wrong_arguments,
         on_the_host,
@@ -282,3 +325,9 @@ def everything(index, launcher):
 def test_everything(launcher, run_replicas, monkeypatch):
     monkeypatch.setenv("CPU_NUM_DEVICES", "2")  # counts for the parent alone
     run_replicas(launcher, everything, N, launcher)
+
+
+def test_everything_over_tcp(run_replicas, monkeypatch):
+    """As between hosts."""
+    monkeypatch.setenv("XLA_SHARED_MEMORY", "0")
+    run_replicas("spawn", everything, N, "spawn")

@@ -5,17 +5,20 @@ A launcher tells by environment variables: `xmp.spawn` and torchrun set the same
 
 import contextlib
 import datetime
+import json
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from .. import _XLAC
+from .log import logger
 
 GONE = "gone/{}"  # set when a rank ends, to why
 
@@ -301,8 +304,16 @@ class _Callbacks:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = store().clone()
+        self.shared = _open_shared_memory(world)
+
+    def _exchange(self, name: str, ranks: list[int], mine: str) -> list[str]:
+        keys = {r: f"{name}/{r}" for r in ranks}
+        self.store.set(keys[self.world.rank], mine)
+        wait_for(keys, "its first collective", 0.8 * time_limit(), self.store)
+        return [_text(self.store, k) for k in keys.values()]
 
     def connect(self, ranks: list[int]) -> Any:
+        """A transport for the group: shared memory where all are on one host, else gloo."""
         from torch._C._distributed_c10d import HashStore, PrefixStore, ProcessGroupGloo
 
         options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
@@ -312,10 +323,24 @@ class _Callbacks:
         if len(ranks) == 1:
             return ProcessGroupGloo(HashStore(), 0, 1, options)
         name = "group/" + ",".join(map(str, ranks))
-        keys = {r: f"{name}/here/{r}" for r in ranks}
-        self.store.set(keys[self.world.rank], "1")
-        wait_for(keys, "its first collective", 0.8 * time_limit(), self.store)
         index = ranks.index(self.world.rank)
+        address = _XLAC._xla_shared_address(len(ranks)) if self.shared else None
+        here = self._exchange(f"{name}/here", ranks, json.dumps([_host(), address]))
+        hosts, addresses = zip(*map(json.loads, here), strict=True)
+        if all(addresses) and len(set(hosts)) == 1:
+            transport, refused = None, ""
+            try:
+                transport = _XLAC._xla_shared_transport(index, list(addresses))
+            except RuntimeError as e:
+                refused = f"rank {self.world.rank}: {e}"
+            everybody = self._exchange(f"{name}/shared", ranks, refused)
+            if not any(everybody):
+                return transport
+            logger.warning(
+                "the processes of this host communicate over TCP, which is slower than shared "
+                "memory: %s",
+                next(filter(None, everybody)),
+            )
         return ProcessGroupGloo(PrefixStore(name, self.store), index, len(ranks), options)
 
     def compare(self, sequence: int, ranks: list[int], mine: str) -> list[str]:
@@ -348,6 +373,22 @@ class _Callbacks:
             return "\n".join(lines)
         except RuntimeError:
             return "the program's store is gone, too"
+
+
+def _open_shared_memory(world: World) -> bool:
+    if world.local_size == 1:
+        return False
+    try:
+        return _XLAC._xla_open_shared_memory()
+    except RuntimeError as e:
+        logger.warning("processes communicate over TCP, which is slower than shared memory: %s", e)
+        return False
+
+
+def _host() -> str:
+    """Equal for processes that can reach each other by process number."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return "/".join([boot, *(os.readlink(f"/proc/self/ns/{n}") for n in ("pid", "net"))])
 
 
 def _gloo_devices() -> list[Any]:
