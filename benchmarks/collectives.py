@@ -1,4 +1,4 @@
-"""Collectives between processes of one host against torch.distributed's gloo.
+"""Collectives between replicas of one host: processes against torch.distributed's gloo, threads.
 
     python benchmarks/collectives.py [--rounds 15] [--processes 4] [--largest-mb 256]
 
@@ -21,6 +21,7 @@ import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.xla_backend
 import torch_xla.distributed.xla_multiprocessing as xmp
+import torch_xla.runtime as xr
 from torch_xla.debug import metrics
 
 MB = 2**20
@@ -188,6 +189,51 @@ def run_training(index, args):
     dist.destroy_process_group()
 
 
+def run_threads(index, args):
+    """Sums of one tensor per thread, in place and to a new tensor."""
+    rank, device = xr.global_ordinal(), xm.xla_device()
+    if rank == 0:
+        print(f"{'all_reduce, threads, float32':<34}{'in place ms':>13}{'GB/s':>13}{'new ms':>13}")
+    size = MB
+    while size <= args.largest_mb * MB:
+        # Two sizes, so that each has a program of its own.
+        given = [torch.zeros(size // 4, device=device)]
+        kept = torch.zeros(size // 4 + 1, device=device)
+
+        def in_place(ts=given):
+            xm.all_reduce("sum", ts)
+
+        def new(t=kept):
+            return xm.all_reduce("sum", t)
+
+        medians = []
+        for fn in (in_place, new):
+            times = []
+            for i in range(2 + args.rounds):
+                xm.rendezvous("begin")
+                start = time.perf_counter()
+                result = fn()
+                torch_xla.sync(wait=True)
+                took = time.perf_counter() - start
+                del result
+                times += xm.mesh_reduce("took", [took], max) if i >= 2 else []
+            medians.append(statistics.median(times))
+        if rank == 0:
+            print(
+                f"{f'  {size // MB} MB':<34}{medians[0] * 1e3:>13.2f}"
+                f"{size / medians[0] / 1e9:>13.2f}{medians[1] * 1e3:>13.2f}",
+                flush=True,
+            )
+            if size == 64 * MB:
+                memcpy = 64 * MB / statistics.median(copy_seconds(16 * MB) for _ in range(5))
+                ratio = size / medians[0] / memcpy
+                print(
+                    f"  memcpy {memcpy / 1e9:.2f} GB/s; in place / memcpy {ratio:.2f}", flush=True
+                )
+        size *= 4
+    del given, kept
+
+
 def prepare():
     torch.set_num_threads(1)  # a process per core
     dist.init_process_group("gloo")
@@ -202,9 +248,14 @@ def main():
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--largest-mb", type=int, default=256)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--only", choices=["processes", "threads"], help="one of the sections")
     args = parser.parse_args()
-    xmp.spawn(run_all_reduce, (args,), args.processes)
-    xmp.spawn(run_training, (args,), 2)
+    if args.only != "threads":
+        xmp.spawn(run_all_reduce, (args,), args.processes)
+        xmp.spawn(run_training, (args,), 2)
+    if args.only != "processes":
+        torch.set_num_threads(1)  # of memcpy
+        xmp.spawn(run_threads, (args,), args.processes, start_method="thread")
 
 
 if __name__ == "__main__":
