@@ -58,6 +58,7 @@ demo: dev $(VENV)/.demo.stamp  ## train a small model on the CPU device
 
 bench: dev $(VENV)/.demo.stamp  ## time recording, dispatch and training steps against torch
 	$(PY) benchmarks/record.py $(ARGS)
+	$(PY) benchmarks/collectives.py
 
 wheel: dev  ## dist/torch_xla-*.whl out of the objects of build/dev
 	@rm -rf dist

@@ -38,6 +38,8 @@ constexpr Info kTable[] = {
      "1 turns float32 tensors that enter the device into bfloat16."},
     {Flag::kBucketSizeMb, "ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB", "25",
      "Megabytes of gradients that xm.reduce_gradients sends together."},
+    {Flag::kSharedMemory, "XLA_SHARED_MEMORY", "1",
+     "0 lets the processes of one host talk over TCP, as those of several hosts do."},
     {Flag::kXlaFlags, "XLA_FLAGS", "", "Options that XLA itself reads; part of the cache key."},
     {Flag::kMetricsSamples, "XLA_METRICS_SAMPLES", "1024",
      "How many of the latest samples each metric keeps."},

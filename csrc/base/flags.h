@@ -21,6 +21,7 @@ enum class Flag {
   kIrDebug,
   kUseBf16,
   kBucketSizeMb,
+  kSharedMemory,
   kXlaFlags,
   kMetricsSamples,
   kNum,

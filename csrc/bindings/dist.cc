@@ -4,11 +4,14 @@
 
 #include "aten/dtype_map.h"
 #include "base/error.h"
+#include "base/flags.h"
 #include "bindings/module.h"
 #include "bindings/source_line.h"
 #include "dist/communicator.h"
 #include "dist/gloo_transport.h"
 #include "dist/recorder.h"
+#include "dist/shared_memory.h"
+#include "lazy/executor.h"
 
 namespace torch_xla::bindings {
 namespace {
@@ -58,10 +61,51 @@ R Call(const py::object& fn, const Args&... args) {
   }
 }
 
-// Of a pybind11 object with any holder: the caller's reference is one more.
+// Of this process, while it has any; lives as long as the process.
+std::shared_ptr<dist::SharedMemory>& OwnMemory() {
+  static auto* memory = new std::shared_ptr<dist::SharedMemory>;
+  return *memory;
+}
+
+// (pid, fd, size, token, control)
+using AddressTuple = std::tuple<int64_t, int64_t, int64_t, uint64_t, int64_t>;
+
+// False: XLA_SHARED_MEMORY does not want it.
+bool OpenSharedMemory() {
+  if (!flags::GetBool(flags::Flag::kSharedMemory)) return false;
+  if (!OwnMemory()) OwnMemory() = std::make_shared<dist::SharedMemory>();
+  return true;
+}
+
+AddressTuple SharedAddressFor(size_t members) {
+  XLA_INTERNAL_CHECK(OwnMemory());
+  dist::SharedAddress a = OwnMemory()->NewGroup(members);
+  return {a.pid, a.fd, a.size, a.token, a.control};
+}
+
+// A transport on its way through Python.
+struct TransportHolder {
+  std::unique_ptr<dist::Transport> transport;
+};
+
+std::shared_ptr<TransportHolder> SharedTransport(int index,
+                                                 const std::vector<AddressTuple>& addresses) {
+  std::vector<dist::SharedAddress> members;
+  for (auto [pid, fd, size, token, control] : addresses) {
+    members.push_back({pid, fd, size, token, control});
+  }
+  return std::make_shared<TransportHolder>(
+      TransportHolder{dist::MakeSharedMemoryTransport(OwnMemory(), index, members)});
+}
+
+// What `fn` gives is a TransportHolder or a backend of c10d.
 std::unique_ptr<dist::Transport> Connect(const py::object& fn, const Ranks& ranks) {
   py::gil_scoped_acquire gil;
   auto held = Call<py::object>(fn, ranks);
+  if (py::isinstance<TransportHolder>(held)) {
+    return std::move(held.cast<TransportHolder&>().transport);
+  }
+  // A pybind11 object with any holder: the caller's reference is one more.
   auto group = c10::intrusive_ptr<c10d::Backend>::reclaim_copy(held.cast<c10d::Backend*>());
   return dist::MakeGlooTransport(std::move(group));
 }
@@ -75,6 +119,7 @@ void SetCommunicator(int device, int64_t rank, int64_t size, py::object connect,
   dist::World world;
   world.rank = rank;
   world.size = size;
+  if (OwnMemory()) world.memory = OwnMemory();
   world.connect = [f = Immortal(std::move(connect))](const Ranks& r) { return Connect(*f, r); };
   world.compare = [f = Immortal(std::move(compare))](int64_t sequence, const Ranks& scope,
                                                      const std::string& mine) {
@@ -87,14 +132,40 @@ void SetCommunicator(int device, int64_t rank, int64_t size, py::object connect,
   dist::SetCommunicator(device, std::make_shared<dist::Communicator>(std::move(world)));
 }
 
+// Makes the devices replicas of one program, in this order.
+std::shared_ptr<dist::LocalWorld> JoinDevices(const std::vector<int>& devices) {
+  for (int d : devices) lazy::CheckDevice(d);
+  auto local = std::make_shared<dist::LocalWorld>(static_cast<int64_t>(devices.size()));
+  for (size_t i = 0; i < devices.size(); ++i) {
+    dist::World world;
+    world.rank = static_cast<int64_t>(i);
+    world.size = local->size();
+    world.local = local;
+    world.give_up = [local, rank = world.rank](const std::string& why) {
+      local->Gone(rank, "has failed: " + why);
+      return std::string();
+    };
+    dist::SetCommunicator(devices[i], std::make_shared<dist::Communicator>(std::move(world)));
+  }
+  return local;
+}
+
 }  // namespace
 
 void InitDist(py::module_& m) {
+  py::class_<dist::LocalWorld, std::shared_ptr<dist::LocalWorld>>(m, "_XlaLocalWorld")
+      .def("gone", &dist::LocalWorld::Gone, py::arg("rank"), py::arg("why"), NoGil());
+  m.def("_xla_join_devices", &JoinDevices, py::arg("devices"), NoGil());
+  m.def("_xla_drop_communicator", &dist::DropCommunicator, py::arg("device"), NoGil());
   py::class_<dist::Pending, std::shared_ptr<dist::Pending>>(m, "_XlaPending")
       .def("finish", &dist::Pending::Finish, NoGil());
   m.def("_xla_collective_start", &Start, py::arg("parts"), py::arg("scope"));
   m.def("_xla_set_communicator", &SetCommunicator, py::arg("device"), py::arg("rank"),
         py::arg("size"), py::arg("connect"), py::arg("compare"), py::arg("give_up"));
+  py::class_<TransportHolder, std::shared_ptr<TransportHolder>>(m, "_XlaTransport");
+  m.def("_xla_open_shared_memory", &OpenSharedMemory);
+  m.def("_xla_shared_address", &SharedAddressFor, py::arg("members"));
+  m.def("_xla_shared_transport", &SharedTransport, py::arg("index"), py::arg("addresses"));
   m.def("_xla_has_communicator",
         [](int device) { return dist::CommunicatorOf(device) != nullptr; });
   m.def("_xla_has_unlaunched_collectives", &dist::HasUnlaunched, py::arg("device"), NoGil());

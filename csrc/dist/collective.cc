@@ -1,5 +1,7 @@
 #include "dist/collective.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace torch_xla::dist {
@@ -42,6 +44,14 @@ const char* KindName(Kind kind) {
                                            "reduce_scatter",     "all_to_all",
                                            "collective_permute", "collective_broadcast"};
   return kNames[static_cast<size_t>(kind)];
+}
+
+const Ranks& Part::GroupOf(int64_t rank, const Ranks& scope) const {
+  if (groups.empty()) return scope;
+  for (const Ranks& g : groups) {
+    if (std::find(g.begin(), g.end(), rank) != g.end()) return g;
+  }
+  Throw(Code::kInvalidArgument, "no group has rank ", rank);
 }
 
 std::vector<int64_t> Collective::Encode() const {

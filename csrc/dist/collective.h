@@ -37,6 +37,8 @@ struct Part {
   std::vector<Ranks> groups;                            // who takes part together; empty: all
   std::vector<std::pair<int64_t, int64_t>> pairs = {};  // of kPermute: source, target
 
+  // The group of a rank; all of `scope` where there are no groups.
+  const Ranks& GroupOf(int64_t rank, const Ranks& scope) const;
   int64_t result_count(int64_t group_size) const {
     if (kind == Kind::kAllGather) return count * group_size;
     if (kind == Kind::kReduceScatter) return count / group_size;

@@ -12,16 +12,27 @@ namespace torch_xla::dist {
 namespace {
 
 struct Header {
-  int64_t sequence;
+  int64_t number;  // among the collectives of the scope: other ranks may have others besides
   int64_t fingerprint;
+};
+
+class Heap final : public Memory {
+ public:
+  char* Allocate(size_t size) override { return new char[std::max<size_t>(size, 1)]; }
+  void Free(char* data, size_t) override { delete[] data; }
 };
 
 }  // namespace
 
+std::shared_ptr<Memory> HeapMemory() {
+  static auto* memory = new std::shared_ptr<Memory>(std::make_shared<Heap>());
+  return *memory;
+}
+
 Communicator::Communicator(World world) : world_(std::move(world)) {
   everyone_.resize(static_cast<size_t>(world_.size));
   std::iota(everyone_.begin(), everyone_.end(), 0);
-  thread_ = std::thread([this] { Run(); });
+  thread_ = std::thread([this] { RunQueue(); });
 }
 
 Communicator::~Communicator() {
@@ -56,14 +67,11 @@ std::string Communicator::Latest() {
 
 void Communicator::Start(int64_t sequence, Collective collective, std::vector<const void*> inputs,
                          std::vector<size_t> bytes) {
-  static metrics::Counter* count = metrics::GetCounter("Collectives");
   auto entry = std::make_shared<Entry>();
   entry->sequence = sequence;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    failure_.ThrowIfError();
-    XLA_INTERNAL_CHECK(sequence == next_, "collective ", sequence, " started as number ", next_);
-    ++next_;
+    CheckNext(sequence);
   }
   size_t next = 0;
   for (const Part& p : collective.parts) {
@@ -79,9 +87,30 @@ void Communicator::Start(int64_t sequence, Collective collective, std::vector<co
     entry->unfinished += p.count != 0;
   }
   entry->collective = std::move(collective);
-  count->Add();
   std::lock_guard<std::mutex> lock(mutex_);
   entries_[sequence] = entry;
+  Enqueue(std::move(entry));
+}
+
+void Communicator::Run(int64_t sequence, Collective collective, Buffers buffers) {
+  auto entry = std::make_shared<Entry>();
+  entry->sequence = sequence;
+  entry->collective = std::move(collective);
+  entry->buffers = std::move(buffers);
+  std::lock_guard<std::mutex> lock(mutex_);
+  CheckNext(sequence);
+  Enqueue(std::move(entry));
+}
+
+void Communicator::CheckNext(int64_t sequence) {
+  failure_.ThrowIfError();
+  XLA_INTERNAL_CHECK(sequence == next_, "collective ", sequence, " started as number ", next_);
+  ++next_;
+}
+
+void Communicator::Enqueue(std::shared_ptr<Entry> entry) {
+  static metrics::Counter* count = metrics::GetCounter("Collectives");
+  count->Add();
   queue_.push_back(std::move(entry));
   changed_.notify_all();
 }
@@ -108,7 +137,7 @@ void Communicator::Finish(int64_t sequence, size_t part, void* out, size_t bytes
   if (--entry->unfinished == 0) entries_.erase(sequence);
 }
 
-void Communicator::Run() {
+void Communicator::RunQueue() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
@@ -143,6 +172,11 @@ void Communicator::Run() {
     names_.erase(entry->sequence);
     if (entry->unfinished == 0) entries_.erase(entry->sequence);
     changed_.notify_all();
+    if (!entry->buffers.done) continue;
+    const Status status = failure_;
+    lock.unlock();
+    entry->buffers.done(status);
+    lock.lock();
   }
   lock.unlock();
   groups_.clear();
@@ -154,46 +188,38 @@ Transport& Communicator::Connect(const Ranks& ranks) {
   return *transport;
 }
 
-const Ranks& Communicator::GroupOf(const Part& part, const Ranks& scope) const {
-  if (part.groups.empty()) return scope;
-  for (const Ranks& g : part.groups) {
-    if (std::find(g.begin(), g.end(), world_.rank) != g.end()) return g;
-  }
-  Throw(Code::kInvalidArgument, "no group has rank ", world_.rank);
-}
-
 void Communicator::RunOne(Entry& entry) {
   static metrics::Metric* time = metrics::GetMetric("CollectiveTime");
   metrics::Timed timed(time);
   const Collective& c = entry.collective;
   const Ranks& scope = c.scope.empty() ? everyone_ : c.scope;
+  if (world_.local) {
+    world_.local->Run(
+        scope, {world_.rank, numbers_[c.scope]++, NameOf(entry.sequence), &c, &entry.buffers});
+    return;
+  }
   CheckSame(entry, Connect(scope));
   for (size_t i = 0; i < c.parts.size(); ++i) {
     const Part& p = c.parts[i];
     if (p.count == 0) continue;
-    const Ranks& ranks = GroupOf(p, scope);
+    const Ranks& ranks = p.GroupOf(world_.rank, scope);
     RunPart(p, Connect(ranks), ranks, entry.data[i]);
   }
 }
 
 // Ranks whose programs went apart would read each other's numbers wrongly, or wait for ever.
 void Communicator::CheckSame(const Entry& entry, Transport& scope) {
-  Header mine{entry.sequence, entry.collective.fingerprint};
-  if (!entry.collective.scope.empty()) mine.sequence = 0;  // other scopes may lie between
+  Header mine{numbers_[entry.collective.scope]++, entry.collective.fingerprint};
   std::vector<Header> all(static_cast<size_t>(scope.size()));
   scope.AllGather(&mine, all.data(), sizeof(mine));
   bool same = true;
   for (const Header& h : all) {
-    same = same && h.sequence == mine.sequence && h.fingerprint == mine.fingerprint;
+    same = same && h.number == mine.number && h.fingerprint == mine.fingerprint;
   }
   if (same) return;
   const Ranks& ranks = entry.collective.scope.empty() ? everyone_ : entry.collective.scope;
   std::vector<std::string> names = world_.compare(entry.sequence, ranks, NameOf(entry.sequence));
-  std::string message = "the ranks run different collectives:";
-  for (size_t i = 0; i < names.size(); ++i) {
-    message += StrCat("\n  rank ", ranks[i], ": ", names[i]);
-  }
-  Throw(Code::kFailedPrecondition, message, "\n");
+  ThrowDifferent(ranks, names);
 }
 
 void Communicator::RunPart(const Part& part, Transport& group, const Ranks& ranks, Block& data) {
@@ -211,12 +237,20 @@ void Communicator::RunPart(const Part& part, Transport& group, const Ranks& rank
       return;
     }
     case Kind::kReduceScatter: {
+      const size_t slice = static_cast<size_t>(part.count) / n;
+      Block out = Allocate(bytes / n);
+      if (group.ReduceScatter(part.reduce, part.dtype, data.data.get(), out.data.get(), slice)) {
+        std::swap(data, out);
+        Free(std::move(out));
+        return;
+      }
       Block rows = Allocate(bytes);
       group.AllToAll(data.data.get(), rows.data.get(), bytes / n);
       std::vector<const void*> inputs;
       for (size_t i = 0; i < n; ++i) inputs.push_back(rows.data.get() + i * (bytes / n));
-      ReduceInto(part.reduce, part.dtype, inputs, data.data.get(),
-                 static_cast<size_t>(part.count) / n);
+      ReduceInto(part.reduce, part.dtype, inputs, out.data.get(), slice);
+      std::swap(data, out);
+      Free(std::move(out));
       Free(std::move(rows));
       return;
     }
@@ -236,7 +270,6 @@ void Communicator::RunPart(const Part& part, Transport& group, const Ranks& rank
         if (source == world_.rank) to = index(target);
         if (target == world_.rank) from = index(source);
       }
-      if (from >= 0 && ranks[static_cast<size_t>(from)] == world_.rank) return;  // to itself
       Block out = Allocate(bytes);
       std::memset(out.data.get(), 0, bytes);
       group.Exchange(data.data.get(), to, out.data.get(), from, bytes);
@@ -287,7 +320,7 @@ Communicator::Block Communicator::Allocate(size_t size) {
       return found;
     }
   }
-  return {Bytes(new char[std::max<size_t>(size, 1)]), size};
+  return {AllocateBytes(*world_.memory, size), size};
 }
 
 void Communicator::Free(Block block) {

@@ -14,6 +14,8 @@
 
 #include "base/error.h"
 #include "dist/collective.h"
+#include "dist/local_world.h"
+#include "dist/memory.h"
 #include "dist/transport.h"
 
 namespace torch_xla::dist {
@@ -22,6 +24,9 @@ namespace torch_xla::dist {
 struct World {
   int64_t rank = 0;
   int64_t size = 1;
+  // Of replicas in one process; they need the functions `connect` and `compare` not.
+  std::shared_ptr<LocalWorld> local = nullptr;
+  std::shared_ptr<Memory> memory = HeapMemory();  // for what travels
   // Meets the given ranks, who all do the same now.
   std::function<std::unique_ptr<Transport>(const Ranks&)> connect;
   // Some rank of the scope runs another collective: lays `mine` open and returns everybody's.
@@ -41,6 +46,8 @@ class Communicator {
 
   int64_t rank() const { return world_.rank; }
   int64_t size() const { return world_.size; }
+  // Whether collectives are run by Run, and not by Start and Finish.
+  bool local() const { return world_.local != nullptr; }
 
   // Recorded as number `sequence` (from 0, no gaps): what errors call it.
   void Name(int64_t sequence, std::string name);
@@ -52,13 +59,16 @@ class Communicator {
   // Waits for a part's result and copies it to `out`; once for each part that has elements.
   void Finish(int64_t sequence, size_t part, void* out, size_t bytes);
 
+  // A whole collective, on the device's own buffers; returns before it is done. The same rule for
+  // the numbers.
+  void Run(int64_t sequence, Collective collective, Buffers buffers);
+
   // What failed first, or ok. After a failure everything fails with it.
   Status status();
   // The last collective that this replica has started, for messages: "" before the first.
   std::string Latest();
 
  private:
-  using Bytes = std::unique_ptr<char[]>;
   struct Block {
     Bytes data;
     size_t size = 0;
@@ -69,13 +79,15 @@ class Communicator {
     std::vector<Block> data;  // of the parts: inputs, then results
     size_t unfinished = 0;    // parts that nobody has taken yet
     bool done = false;
+    Buffers buffers;  // of Run
   };
 
-  void Run();
+  void RunQueue();
+  void CheckNext(int64_t sequence);  // under the lock
+  void Enqueue(std::shared_ptr<Entry> entry);
   void RunOne(Entry& entry);
   void CheckSame(const Entry& entry, Transport& scope);
   Transport& Connect(const Ranks& ranks);
-  const Ranks& GroupOf(const Part& part, const Ranks& scope) const;
   void RunPart(const Part& part, Transport& group, const Ranks& ranks, Block& data);
   void AllReduce(const Part& part, Transport& group, Block& data);
   std::string NameOf(int64_t sequence);
@@ -85,6 +97,7 @@ class Communicator {
   const World world_;
   Ranks everyone_;
   std::map<Ranks, std::unique_ptr<Transport>> groups_;  // of the communication thread
+  std::map<Ranks, int64_t> numbers_;                    // of the next collective of a scope
 
   std::mutex mutex_;
   std::condition_variable changed_;

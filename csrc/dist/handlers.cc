@@ -28,11 +28,24 @@ std::shared_ptr<Communicator> Find(const int64_t* link) {
   return c;
 }
 
+Collective DecodeWords(const ffi::Buffer& words) {
+  return Collective::Decode({Words(words), static_cast<size_t>(CountOf(words))});
+}
+
+ffi::Buffer& Result(const ffi::CallFrame& frame, size_t i) {
+  return *static_cast<ffi::Buffer*>(frame.rets.values[i]);
+}
+
+void WriteLink(const ffi::CallFrame& frame, int64_t next, int64_t device) {
+  auto* out = static_cast<int64_t*>(Result(frame, 0).data);
+  out[0] = next;
+  out[1] = device;
+}
+
 // (link[2], words[n], inputs...) -> link[2]
 void DoStart(const ffi::CallFrame& frame) {
   const int64_t* link = Words(Argument(frame, 0));
-  const ffi::Buffer& words = Argument(frame, 1);
-  Collective c = Collective::Decode({Words(words), static_cast<size_t>(CountOf(words))});
+  Collective c = DecodeWords(Argument(frame, 1));
   std::vector<const void*> inputs;
   std::vector<size_t> bytes;
   int64_t next = 2;
@@ -46,9 +59,7 @@ void DoStart(const ffi::CallFrame& frame) {
   }
   const int64_t sequence = link[0], device = link[1];
   Find(link)->Start(sequence, std::move(c), std::move(inputs), std::move(bytes));
-  auto* out = static_cast<int64_t*>(static_cast<ffi::Buffer*>(frame.rets.values[0])->data);
-  out[0] = sequence + 1;
-  out[1] = device;
+  WriteLink(frame, sequence + 1, device);
 }
 
 size_t ElementBytes(int xla_type);
@@ -57,9 +68,33 @@ size_t ElementBytes(int xla_type);
 void DoWait(const ffi::CallFrame& frame) {
   const int64_t* link = Words(Argument(frame, 0));
   const auto part = static_cast<size_t>(Words(Argument(frame, 2))[0]);
-  const ffi::Buffer& out = *static_cast<ffi::Buffer*>(frame.rets.values[0]);
+  const ffi::Buffer& out = Result(frame, 0);
   const size_t bytes = static_cast<size_t>(CountOf(out)) * ElementBytes(out.dtype);
   if (bytes != 0) Find(link)->Finish(link[0] - 1, part, out.data, bytes);
+}
+
+// (link[2], words[n], inputs...) -> link[2], result of each part. On the buffers themselves.
+void StartWhole(const ffi::CallFrame& frame, const std::shared_ptr<ffi::Promise>& promise) {
+  const int64_t* link = Words(Argument(frame, 0));
+  const int64_t sequence = link[0], device = link[1];
+  Collective c = DecodeWords(Argument(frame, 1));
+  Buffers buffers;
+  int64_t next = 2;
+  for (const Part& p : c.parts) {
+    PartBuffers& part = buffers.parts.emplace_back();
+    for (int64_t i = 0; i < p.num_tensors; ++i, ++next) {
+      XLA_INTERNAL_CHECK(next < frame.args.size);
+      const ffi::Buffer& b = Argument(frame, next);
+      part.tensors.emplace_back(static_cast<const char*>(b.data),
+                                static_cast<size_t>(CountOf(b)) * ByteSize(p.dtype));
+    }
+    const ffi::Buffer& out = Result(frame, buffers.parts.size());
+    part.out = {static_cast<char*>(out.data),
+                static_cast<size_t>(CountOf(out)) * ByteSize(p.dtype)};
+  }
+  WriteLink(frame, sequence + 1, device);
+  buffers.done = [promise](const Status& status) { promise->Keep(status); };
+  Find(link)->Run(sequence, std::move(c), std::move(buffers));
 }
 
 // XLA's PrimitiveType.
@@ -100,10 +135,13 @@ void RegisterHandlers() {
   static std::once_flag once;
   std::call_once(once, [] {
     lazy::Runtime& runtime = lazy::Runtime::Get();
-    bool there = runtime.client().RegisterFfiHandler(
-                     kStartTarget, reinterpret_cast<void*>(&ffi::Handle<&DoStart>)) &&
-                 runtime.client().RegisterFfiHandler(
-                     kWaitTarget, reinterpret_cast<void*>(&ffi::Handle<&DoWait>));
+    bool there =
+        runtime.client().RegisterFfiHandler(kStartTarget,
+                                            reinterpret_cast<void*>(&ffi::Handle<&DoStart>)) &&
+        runtime.client().RegisterFfiHandler(kWaitTarget,
+                                            reinterpret_cast<void*>(&ffi::Handle<&DoWait>)) &&
+        runtime.client().RegisterFfiHandler(
+            kWholeTarget, reinterpret_cast<void*>(&ffi::Handle<&ffi::Asynchronously<&StartWhole>>));
     XLA_CHECK(there, kUnimplemented, "the PJRT plugin of ", runtime.platform(),
               " cannot call the host from inside of a program, which collectives need");
   });

@@ -32,6 +32,40 @@ void LowerStart(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Valu
                             /*has_side_effect=*/true);
 }
 
+// Whether the graph is not the last that needs it: its buffer cannot be a result's.
+bool LivesOn(const ir::Node& n) {
+  return n.kind() == ir::OpKind::kData && n.use_count() > n.mark.uses;
+}
+
+// One call for all. A tensor that is reduced alone is reduced in place where it may be.
+void LowerWhole(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Value> operands,
+                std::vector<hlo::Value>& outputs) {
+  Shape words{DType::kS64, {static_cast<int64_t>(node.words().size())}};
+  std::vector<hlo::Value> inputs{operands[0], hlo::Constant(b, words, node.words().data())};
+  inputs.insert(inputs.end(), operands.begin() + 1, operands.end());
+  std::vector<Shape> results;
+  for (size_t i = 0; i < node.num_outputs(); ++i) results.push_back(node.shape(i));
+  hlo::CustomCallOptions options;
+  const Collective c = Collective::Decode(node.words());
+  int operand = 2;
+  for (size_t i = 0; i < c.parts.size(); ++i) {
+    const Part& p = c.parts[i];
+    if (p.kind == Kind::kAllReduce && p.num_tensors == 1 &&
+        !LivesOn(*node.operand(static_cast<size_t>(operand) - 1).node)) {
+      options.aliases.emplace_back(static_cast<int>(i) + 1, operand);
+    }
+    operand += static_cast<int>(p.num_tensors);
+  }
+  outputs =
+      hlo::CustomCall(b, kWholeTarget, inputs, results, {}, /*has_side_effect=*/true, options);
+}
+
+// Of the first operand; the others are there to be computed with it.
+void LowerSame(const ir::Node&, hlo::Builder&, std::span<const hlo::Value> operands,
+               std::vector<hlo::Value>& outputs) {
+  outputs.push_back(operands[0]);
+}
+
 // words: number of the part
 void LowerWait(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Value> operands,
                std::vector<hlo::Value>& outputs) {
@@ -52,6 +86,18 @@ void LowerPiece(const ir::Node&, hlo::Builder&, std::span<const hlo::Value> oper
 
 const ir::OpDef& StartOp() {
   static const ir::OpDef op("xla::collective_start", &LowerStart);
+  return op;
+}
+const ir::OpDef& WholeOp() {
+  static const ir::OpDef op("xla::collective", &LowerWhole);
+  return op;
+}
+const ir::OpDef& LinkOp() {
+  static const ir::OpDef op("xla::collective_link", &LowerSame);
+  return op;
+}
+const ir::OpDef& ResultOp() {
+  static const ir::OpDef op("xla::collective_result", &LowerSame);
   return op;
 }
 const ir::OpDef& WaitOp() {
@@ -101,7 +147,7 @@ void SetCommunicator(int device, std::shared_ptr<Communicator> communicator) {
   chain.link = lazy::FromHost(start, LinkShape(), device);
   chain.communicator = std::move(communicator);
   // What is recorded must run once: a partial graph that holds a start takes everything.
-  lazy::RegisterEffect(StartOp());
+  for (const ir::OpDef* op : {&StartOp(), &LinkOp(), &ResultOp()}) lazy::RegisterEffect(*op);
 }
 
 std::shared_ptr<Communicator> CommunicatorOf(int device) {
@@ -110,15 +156,18 @@ std::shared_ptr<Communicator> CommunicatorOf(int device) {
   return chain.communicator;
 }
 
+void DropCommunicator(int device) {
+  Chain& chain = ChainOf(device);
+  std::shared_ptr<Communicator> dropped;
+  std::lock_guard<std::mutex> lock(chain.mutex);
+  chain.link = {};
+  chain.pieces.clear();
+  chain.next = 0;
+  dropped = std::move(chain.communicator);
+}
+
 void DropCommunicators() {
-  for (int d = 0; d < lazy::kMaxDevices; ++d) {
-    Chain& chain = ChainOf(d);
-    std::shared_ptr<Communicator> dropped;
-    std::lock_guard<std::mutex> lock(chain.mutex);
-    chain.link = {};
-    chain.pieces.clear();
-    dropped = std::move(chain.communicator);
-  }
+  for (int d = 0; d < lazy::kMaxDevices; ++d) DropCommunicator(d);
 }
 
 bool HasUnlaunched(int device) {
@@ -126,6 +175,22 @@ bool HasUnlaunched(int device) {
   std::lock_guard<std::mutex> lock(chain.mutex);
   DropLaunched(chain);
   return !chain.pieces.empty() || (chain.link.defined() && Unlaunched(chain.link));
+}
+
+// The link, which is alive, has all results as operands: whoever computes some of it computes all.
+void RecordWhole(Chain& chain, std::vector<ir::Value>& results, std::span<const Shape> shapes,
+                 std::span<ir::Value> operands, std::span<const int64_t> words) {
+  WholeOp().CountRecorded();
+  std::vector<Shape> outputs{LinkShape()};
+  outputs.insert(outputs.end(), shapes.begin(), shapes.end());
+  Ref<ir::Node> node = ir::Node::Make(WholeOp(), operands, outputs, words);
+  std::vector<ir::Value> all{{node, 0}};
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    ir::Value part{node, static_cast<uint32_t>(i + 1)};
+    results.push_back({ir::Node::Make(ResultOp(), std::span(&part, 1), shapes[i]), 0});
+    all.push_back(results.back());
+  }
+  chain.link.Write({ir::Node::Make(LinkOp(), all, LinkShape()), 0});
 }
 
 std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
@@ -177,8 +242,14 @@ std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
   chain.communicator->Name(chain.next++, std::move(name));
 
   values[0] = chain.link.value();
-  StartOp().CountRecorded();
   std::vector<int64_t> words = c.Encode();
+  if (chain.communicator->local()) {
+    pending->device_ = device;
+    pending->finished_ = false;
+    RecordWhole(chain, pending->whole_, pending->results_, values, words);
+    return pending;
+  }
+  StartOp().CountRecorded();
   pending->link_ = {ir::Node::Make(StartOp(), values, LinkShape(), words), 0};
   pending->device_ = device;
   pending->finished_ = false;
@@ -198,6 +269,8 @@ Pending::~Pending() {
 std::vector<at::Tensor> Pending::Finish() {
   std::vector<at::Tensor> out;
   if (std::exchange(finished_, true)) return out;
+  for (ir::Value& result : whole_) out.push_back(Wrap(std::move(result), device_));
+  if (!whole_.empty()) return out;
   Chain& chain = ChainOf(device_);
   std::lock_guard<std::mutex> lock(chain.mutex);
   if (!chain.link.defined()) return out;

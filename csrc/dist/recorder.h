@@ -6,6 +6,9 @@
 // needs of the one before, so that no compiler can put them into another order, within a graph or
 // across graphs. It is alive as long as the process, and so is a piece of each result until it is
 // computed: a collective runs even when nobody wants its result.
+//
+// Between the replicas of one process it is a single call of the program, on the operands' and
+// results' own buffers: a node with the next link and all results, and one node for each of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +26,8 @@ namespace torch_xla::dist {
 void SetCommunicator(int device, std::shared_ptr<Communicator> communicator);
 // Null before that.
 std::shared_ptr<Communicator> CommunicatorOf(int device);
-// Ends all communicators; nothing may run any more.
+// Ends a device's communicator, or all; nothing of theirs may run any more.
+void DropCommunicator(int device);
 void DropCommunicators();
 
 // One part of a collective with its tensors. kReduceScatter and kAllToAll: [n, x...].
@@ -46,6 +50,7 @@ class Pending {
   int device_ = 0;
   ir::Value link_;
   std::vector<Shape> results_;
+  std::vector<ir::Value> whole_;  // the results, between replicas of one process
   bool finished_ = false;
 };
 

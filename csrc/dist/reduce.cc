@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "base/error.h"
@@ -80,42 +81,56 @@ struct Max {
   }
 };
 
-template <typename Op, typename T>
-void Run(std::span<const void* const> inputs, void* out, size_t count) {
+using Inputs = std::span<const void* const>;
+using Outs = std::span<void* const>;
+
+constexpr size_t kBlock = 1024;
+
+// `Count`: a constant for whole blocks, which the compiler then vectorizes.
+template <typename Op, typename T, typename Count>
+void RunBlock(Inputs inputs, Outs outs, size_t begin, Count count) {
   using W = Wide<T>::type;
-  constexpr size_t kBlock = 1024;
   std::array<W, kBlock> sum;
-  for (size_t begin = 0; begin < count; begin += kBlock) {
-    size_t n = std::min(kBlock, count - begin);
-    const T* first = static_cast<const T*>(inputs[0]) + begin;
-    for (size_t i = 0; i < n; ++i) sum[i] = static_cast<W>(first[i]);
-    for (const void* input : inputs.subspan(1)) {
-      const T* x = static_cast<const T*>(input) + begin;
-      for (size_t i = 0; i < n; ++i) sum[i] = Op::template Apply<W>(sum[i], static_cast<W>(x[i]));
-    }
-    T* y = static_cast<T*>(out) + begin;
-    for (size_t i = 0; i < n; ++i) y[i] = static_cast<T>(sum[i]);
+  const T* first = static_cast<const T*>(inputs[0]) + begin;
+  for (size_t i = 0; i < count; ++i) sum[i] = static_cast<W>(first[i]);
+  for (const void* input : inputs.subspan(1)) {
+    const T* x = static_cast<const T*>(input) + begin;
+    for (size_t i = 0; i < count; ++i) sum[i] = Op::template Apply<W>(sum[i], static_cast<W>(x[i]));
+  }
+  T* y = static_cast<T*>(outs[0]) + begin;
+  for (size_t i = 0; i < count; ++i) y[i] = static_cast<T>(sum[i]);
+  for (void* out : outs.subspan(1)) {
+    std::memcpy(static_cast<T*>(out) + begin, y, count * sizeof(T));
   }
 }
 
+template <typename Op, typename T>
+void Run(Inputs inputs, Outs outs, size_t count) {
+  size_t begin = 0;
+  for (; begin + kBlock <= count; begin += kBlock) {
+    RunBlock<Op, T>(inputs, outs, begin, std::integral_constant<size_t, kBlock>{});
+  }
+  RunBlock<Op, T>(inputs, outs, begin, count - begin);
+}
+
 template <typename T>
-void Run(Reduce op, std::span<const void* const> inputs, void* out, size_t count) {
+void Run(Reduce op, Inputs inputs, Outs outs, size_t count) {
   constexpr bool kComplex =
       std::is_same_v<T, c10::complex<float>> || std::is_same_v<T, c10::complex<double>>;
   switch (op) {
-    case Reduce::kSum: return Run<Sum, T>(inputs, out, count);
-    case Reduce::kMul: return Run<Mul, T>(inputs, out, count);
+    case Reduce::kSum: return Run<Sum, T>(inputs, outs, count);
+    case Reduce::kMul: return Run<Mul, T>(inputs, outs, count);
     case Reduce::kMin:
-      if constexpr (!kComplex) return Run<Min, T>(inputs, out, count);
+      if constexpr (!kComplex) return Run<Min, T>(inputs, outs, count);
       break;
     case Reduce::kMax:
-      if constexpr (!kComplex) return Run<Max, T>(inputs, out, count);
+      if constexpr (!kComplex) return Run<Max, T>(inputs, outs, count);
       break;
     case Reduce::kAnd:
-      if constexpr (std::is_integral_v<T>) return Run<And, T>(inputs, out, count);
+      if constexpr (std::is_integral_v<T>) return Run<And, T>(inputs, outs, count);
       break;
     case Reduce::kOr:
-      if constexpr (std::is_integral_v<T>) return Run<Or, T>(inputs, out, count);
+      if constexpr (std::is_integral_v<T>) return Run<Or, T>(inputs, outs, count);
       break;
   }
   XLA_INTERNAL_CHECK(false, "unsupported reduction");
@@ -140,28 +155,31 @@ bool Supports(Reduce op, DType dtype) {
   return false;
 }
 
-void ReduceInto(Reduce op, DType dtype, std::span<const void* const> inputs, void* out,
-                size_t count) {
+void ReduceInto(Reduce op, DType dtype, Inputs inputs, void* out, size_t count) {
+  ReduceInto(op, dtype, inputs, Outs(&out, 1), count);
+}
+
+void ReduceInto(Reduce op, DType dtype, Inputs inputs, Outs outs, size_t count) {
   switch (dtype) {
-    case DType::kBool: return Run<bool>(op, inputs, out, count);
-    case DType::kS8: return Run<int8_t>(op, inputs, out, count);
-    case DType::kS16: return Run<int16_t>(op, inputs, out, count);
-    case DType::kS32: return Run<int32_t>(op, inputs, out, count);
-    case DType::kS64: return Run<int64_t>(op, inputs, out, count);
-    case DType::kU8: return Run<uint8_t>(op, inputs, out, count);
-    case DType::kU16: return Run<uint16_t>(op, inputs, out, count);
-    case DType::kU32: return Run<uint32_t>(op, inputs, out, count);
-    case DType::kU64: return Run<uint64_t>(op, inputs, out, count);
-    case DType::kF8E4M3FN: return Run<c10::Float8_e4m3fn>(op, inputs, out, count);
-    case DType::kF8E5M2: return Run<c10::Float8_e5m2>(op, inputs, out, count);
-    case DType::kF8E4M3FNUZ: return Run<c10::Float8_e4m3fnuz>(op, inputs, out, count);
-    case DType::kF8E5M2FNUZ: return Run<c10::Float8_e5m2fnuz>(op, inputs, out, count);
-    case DType::kF16: return Run<c10::Half>(op, inputs, out, count);
-    case DType::kBF16: return Run<c10::BFloat16>(op, inputs, out, count);
-    case DType::kF32: return Run<float>(op, inputs, out, count);
-    case DType::kF64: return Run<double>(op, inputs, out, count);
-    case DType::kC64: return Run<c10::complex<float>>(op, inputs, out, count);
-    case DType::kC128: return Run<c10::complex<double>>(op, inputs, out, count);
+    case DType::kBool: return Run<bool>(op, inputs, outs, count);
+    case DType::kS8: return Run<int8_t>(op, inputs, outs, count);
+    case DType::kS16: return Run<int16_t>(op, inputs, outs, count);
+    case DType::kS32: return Run<int32_t>(op, inputs, outs, count);
+    case DType::kS64: return Run<int64_t>(op, inputs, outs, count);
+    case DType::kU8: return Run<uint8_t>(op, inputs, outs, count);
+    case DType::kU16: return Run<uint16_t>(op, inputs, outs, count);
+    case DType::kU32: return Run<uint32_t>(op, inputs, outs, count);
+    case DType::kU64: return Run<uint64_t>(op, inputs, outs, count);
+    case DType::kF8E4M3FN: return Run<c10::Float8_e4m3fn>(op, inputs, outs, count);
+    case DType::kF8E5M2: return Run<c10::Float8_e5m2>(op, inputs, outs, count);
+    case DType::kF8E4M3FNUZ: return Run<c10::Float8_e4m3fnuz>(op, inputs, outs, count);
+    case DType::kF8E5M2FNUZ: return Run<c10::Float8_e5m2fnuz>(op, inputs, outs, count);
+    case DType::kF16: return Run<c10::Half>(op, inputs, outs, count);
+    case DType::kBF16: return Run<c10::BFloat16>(op, inputs, outs, count);
+    case DType::kF32: return Run<float>(op, inputs, outs, count);
+    case DType::kF64: return Run<double>(op, inputs, outs, count);
+    case DType::kC64: return Run<c10::complex<float>>(op, inputs, outs, count);
+    case DType::kC128: return Run<c10::complex<double>>(op, inputs, outs, count);
   }
 }
 

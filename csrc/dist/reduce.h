@@ -19,5 +19,8 @@ bool Supports(Reduce op, DType dtype);
 // rounded once. NaN wins over numbers in min and max. `out` may be one of the inputs.
 void ReduceInto(Reduce op, DType dtype, std::span<const void* const> inputs, void* out,
                 size_t count);
+// The same into several outputs, each of which may be one of the inputs.
+void ReduceInto(Reduce op, DType dtype, std::span<const void* const> inputs,
+                std::span<void* const> outs, size_t count);
 
 }  // namespace torch_xla::dist

@@ -145,12 +145,12 @@ bool HasEffect(const ir::Graph& graph) {
                      [](const ir::Node* n) { return IsEffect(n->op()); });
 }
 
-// Effects become data with the launch, so that none runs again where a later graph refers to it.
-// Whether there were any that were no roots yet.
+// Effects become data with the launch, so that none runs again where a later graph refers to it;
+// none can to what is known in this graph alone. Whether there were any that were no roots yet.
 bool AddEffects(Step& step, const ir::Graph& graph) {
   const size_t before = step.roots.values().size();
   for (ir::Node* n : graph.nodes) {
-    if (IsEffect(n->op())) step.roots.Add({Ref<ir::Node>(n), 0});
+    if (IsEffect(n->op()) && n->use_count() > n->mark.uses) step.roots.Add({Ref<ir::Node>(n), 0});
   }
   return step.roots.values().size() != before;
 }

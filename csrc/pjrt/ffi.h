@@ -36,12 +36,27 @@ struct ErrorCreateArgs {
   const char* message;
   int code;
 };
+struct FutureArgs {
+  size_t struct_size;
+  Extension* extensions;
+  void* future;
+};
+struct FutureErrorArgs {
+  size_t struct_size;
+  Extension* extensions;
+  void* future;
+  void* error;  // taken over
+};
 struct Api {
   size_t struct_size;
   Extension* extensions;
   Version api_version;
   void* internal_api;
   void* (*error_create)(ErrorCreateArgs*);
+  void* others[12];  // that no handler of ours calls
+  void* (*future_create)(FutureArgs*);
+  void* (*future_set_available)(FutureArgs*);
+  void* (*future_set_error)(FutureErrorArgs*);
 };
 struct Buffer {
   size_t struct_size;
@@ -79,6 +94,7 @@ struct CallFrame {
   Values args;
   Values rets;
   Attrs attrs;
+  void* future;  // set by the handler that goes on after it has returned
 };
 
 // The plugin asks a handler for its version before it uses it, and drops one that reports a newer

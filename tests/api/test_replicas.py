@@ -94,8 +94,11 @@ def test_ordinals():
     xm.master_print("a", 1, fd=out)
     assert out.getvalue() == "a 1\n"
     xm.set_replication("xla:0", ["xla:0"])
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(ValueError, match="xla:1 does not exist"):
         xm.set_replication("xla:0", ["xla:0", "xla:1"])
+    with pytest.raises(ValueError, match="xla:0 must be one of"):
+        xm.set_replication("xla:0", ["xla:1", "xla:2"])
+    xm.set_replication("xla:0", None)
     assert xm.xla_replication_devices(["xla:0"]) == ["CPU:0"]
 
 

@@ -11,7 +11,20 @@ from pathlib import Path
 
 import pytest
 
+import torch_xla.distributed.xla_multiprocessing as xmp
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+LAUNCHERS = ["spawn", "thread", "torchrun"]
+PROGRAM = """
+import importlib, sys
+import torch_xla
+
+folder, module, name, start_method, *args = sys.argv[1:]
+sys.path.insert(0, folder)
+fn = getattr(importlib.import_module(module), name)
+torch_xla.launch(fn, tuple(args), start_method=start_method)
+"""
 
 
 def alive_in_session(session: int) -> list[str]:
@@ -69,9 +82,40 @@ def run_program(tmp_path: Path) -> Run:
             os.killpg(process.pid, signal.SIGKILL)
         assert not left, f"still running: {left}\n{out}\n{err}"
         # torchrun and the compiler of torch.compile leave folders of theirs.
-        ours = [f for f in scratch.iterdir() if not f.name.startswith(("torchelastic_", "torchind"))]
+        ours = [
+            f for f in scratch.iterdir() if not f.name.startswith(("torchelastic_", "torchind"))
+        ]
         files = [str(f) for f in ours]
         assert not files, f"left behind: {files}\n{out}\n{err}"
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    return run
+
+
+@pytest.fixture
+def run_replicas(run_program: Run) -> Callable[..., None]:
+    """Runs the same work by processes, by threads and under torchrun.
+
+    run_replicas(launcher, fn, nprocs, *args) calls fn(index, *args), all arguments as text.
+    """
+
+    def run(launcher: str, fn: Callable[..., None], nprocs: int, *args: object) -> None:
+        texts = [str(a) for a in args]
+        if launcher == "spawn":
+            xmp.spawn(fn, args=texts, nprocs=nprocs)
+            return
+        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={nprocs}"]
+        p = run_program(
+            PROGRAM,
+            str(Path(__file__).parents[1]),
+            fn.__module__,
+            fn.__name__,
+            launcher if launcher == "thread" else "spawn",
+            *texts,
+            timeout=300,
+            launcher=[sys.executable, *torchrun] if launcher == "torchrun" else None,
+            CPU_NUM_DEVICES=str(nprocs),
+        )
+        assert p.returncode == 0, p.stdout[-1000:] + p.stderr[-3000:]
 
     return run

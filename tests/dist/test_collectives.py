@@ -1,4 +1,4 @@
-"""Collectives between three processes, against the same operation on the host."""
+"""Collectives between three replicas, against the same operation on the host."""
 
 import os
 
@@ -12,6 +12,8 @@ import torch_xla.distributed.xla_multiprocessing as xmp
 import torch_xla.runtime as xr
 from torch_xla.debug import metrics
 
+from .conftest import LAUNCHERS
+
 N = 3
 PAIR = [[0, 2], [1]]  # groups of different sizes
 
@@ -19,10 +21,6 @@ PAIR = [[0, 2], [1]]  # groups of different sizes
 @pytest.fixture(autouse=True)
 def time_limit(monkeypatch):
     monkeypatch.setenv("XLA_WAIT_TIMEOUT_S", "60")
-
-
-def spawn(fn, *args, nprocs=N):
-    xmp.spawn(fn, args=args, nprocs=nprocs)
 
 
 def value(rank, dtype=torch.float32, shape=(2, 3)):
@@ -135,7 +133,6 @@ def other_operations(dev, r):
     xm.collective_broadcast([t, i], root_ordinal=2)
     same(t, x[2])
     same(i, torch.tensor([2]))
-    torch.manual_seed(r)
     model = torch.nn.BatchNorm1d(3).to(dev)
     with torch.no_grad():
         model.weight += r
@@ -162,12 +159,12 @@ def gradients(dev, r):
     with pytest.raises(NotImplementedError, match="no gradient"):
         xf.all_reduce("mul", z).sum().backward()
 
-    torch.manual_seed(0)
-    x = torch.randn(2 * N, 4, 5)
+    g = torch.Generator().manual_seed(0)  # threads share the host's own
+    x = torch.randn(2 * N, 4, 5, generator=g)
     ours, theirs = xf.SyncBatchNorm(4).to(dev), torch.nn.BatchNorm1d(4)
     mine = x[2 * r : 2 * r + 2].to(dev).requires_grad_()
     whole = x.clone().requires_grad_()
-    factor = torch.randn(2 * N, 4, 5)
+    factor = torch.randn(2 * N, 4, 5, generator=g)
     y, expected = ours(mine), theirs(whole)
     (y * factor[2 * r : 2 * r + 2].to(dev)).sum().backward()
     (expected * factor).sum().backward()
@@ -179,6 +176,48 @@ def gradients(dev, r):
         (ours.eval()(mine), theirs.eval()(whole)[2 * r : 2 * r + 2]),
     ):
         torch.testing.assert_close(a.detach().cpu(), b.detach(), rtol=1e-4, atol=1e-5)
+
+
+def buckets_and_messages(dev, r):
+    given = [value(i, shape=(6, 2 + i)) for i in range(4)]
+    mine = [t.to(dev) * (r + 1) for t in given]
+    for cap in (0.00001, 160):
+        out = xm.all_gather_bucketized(mine, 1, bucket_cap_mb=cap)
+        for a, t in zip(out, given, strict=True):
+            same(a, torch.cat([t, 2 * t, 3 * t], 1))
+        out = xm.reduce_scatter_bucketized("sum", mine, 0.5, 0, N, bucket_cap_mb=cap)
+        for a, t in zip(out, given, strict=True):
+            same(a, 3 * t[2 * r : 2 * r + 2])
+    assert xm.all_gather_bucketized([]) == []
+
+    # A ring, by channels; the last one receives before it sends.
+    got = torch.zeros(3, device=dev)
+    if r == 2:
+        xm.recv(got, 1)
+        xm.send(torch.full((3,), 2.0, device=dev), 2)
+    else:
+        xm.send(torch.full((3,), float(r), device=dev), r)
+        xm.recv(got, 2 if r == 0 else 0)
+    same(got, torch.full((3,), float((r - 1) % N)))
+
+    w = [torch.randn(4, 2, generator=torch.Generator().manual_seed(i)) for i in range(N)]
+    x = [torch.randn(2 * N, 6, generator=torch.Generator().manual_seed(9 + i)) for i in range(N)]
+    for split in (1, 3):
+        whole, inputs = torch.cat(w, 1).requires_grad_(), [t.clone().requires_grad_() for t in x]
+        ours, mine = w[r].to(dev).requires_grad_(), x[r].to(dev).requires_grad_()
+        y = xf.distributed_mm(ours, mine, split)
+        (y**2).sum().backward()
+        sum((whole.mm(t) ** 2).sum() for t in inputs).backward()
+        for a, b in (
+            (y, whole.mm(x[r])),
+            (ours.grad, whole.grad[:, 2 * r : 2 * r + 2]),
+            (mine.grad, inputs[r].grad),
+        ):
+            torch.testing.assert_close(a.detach().cpu(), b.detach(), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="cannot be cut into 4 equal"):
+        xf.distributed_mm(ours, mine, 4)
+    with pytest.raises(ValueError, match="does not fit"):
+        xf.distributed_mm(ours, mine[1:])
 
 
 def order_and_reads(dev, r):
@@ -252,18 +291,28 @@ def wrong_arguments(dev, r):
             call()
 
 
-def everything(index):
+def devices(n):
+    return [f"xla:{i}" for i in range(n)]
+
+
+def everything(index, launcher):
     os.environ["XLA_WAIT_TIMEOUT_S"] = "60"
-    assert (xr.global_ordinal(), xr.local_ordinal(), xr.process_index()) == (index,) * 3
-    assert xr.world_size() == xr.process_count() == xr.local_process_count() == N
-    assert torch_xla.device_count() == 1 and xr.global_device_count() == N
+    assert xr.global_ordinal() == xr.local_ordinal() == index
+    assert xr.world_size() == xr.global_device_count() == xr.local_device_count() == N
     dev = torch_xla.device()
-    assert str(dev) == "xla:0"
+    if launcher == "thread":
+        assert xr.process_count() == xr.local_process_count() == 1 and xr.process_index() == 0
+        assert torch_xla.device_count() == N and str(dev) == f"xla:{index}"
+        assert xm.xla_device() == dev and xm.get_xla_supported_devices() == devices(N)
+    else:
+        assert xr.process_count() == xr.local_process_count() == N and xr.process_index() == index
+        assert torch_xla.device_count() == 1 and str(dev) == "xla:0"
     for check in (
         every_reduction,
         lists_and_groups,
         other_operations,
         gradients,
+        buckets_and_messages,
         order_and_reads,
         wrong_arguments,
         on_the_host,
@@ -272,6 +321,13 @@ def everything(index):
         xm.rendezvous(check.__name__)
 
 
-def test_everything(monkeypatch):
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_everything(launcher, run_replicas, monkeypatch):
     monkeypatch.setenv("CPU_NUM_DEVICES", "2")  # counts for the parent alone
-    spawn(everything)
+    run_replicas(launcher, everything, N, launcher)
+
+
+def test_everything_over_tcp(run_replicas, monkeypatch):
+    """As between hosts."""
+    monkeypatch.setenv("XLA_SHARED_MEMORY", "0")
+    run_replicas("spawn", everything, N, "spawn")

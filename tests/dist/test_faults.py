@@ -1,4 +1,4 @@
-"""What goes wrong between processes: everybody ends in time, and says why."""
+"""What goes wrong between replicas: everybody ends in time, and says why."""
 
 import socket
 import time
@@ -52,7 +52,7 @@ def train(index, how):
 if __name__ == "__main__":
     start = time.monotonic()
     try:
-        xmp.spawn(train, args=(sys.argv[1],), nprocs=3)
+        xmp.spawn(train, args=(sys.argv[1],), nprocs=3, start_method=sys.argv[2])
     except Exception as e:
         print(f"[parent: {type(e).__name__}: {e}]")
     print("seconds", time.monotonic() - start)
@@ -65,8 +65,8 @@ def rank_text(out, rank):
     return out.split(f"<rank {rank}: ")[1].split(">")[0]
 
 
-def run(run_program, how):
-    p = run_program(PROGRAM, how, timeout=120, XLA_WAIT_TIMEOUT_S=LIMIT)
+def run(run_program, how, start_method="spawn"):
+    p = run_program(PROGRAM, how, start_method, timeout=120, XLA_WAIT_TIMEOUT_S=LIMIT)
     assert p.returncode == 0 and "NO ERROR" not in p.stdout, p.stdout + p.stderr
     return p.stdout
 
@@ -100,6 +100,33 @@ def test_a_rank_stalls(run_program):
     assert time.monotonic() - start < 80
 
 
+def test_a_thread_raises(run_program):
+    out = run(run_program, "raise", "thread")
+    parent = out.split("[parent: ")[1]
+    assert parent.startswith("ThreadRaisedException: replica 1 (a thread with xla:1) raised "), out
+    assert "raised LookupError: rank 1 gives up" in parent
+    for rank in (0, 2):
+        assert "rank 1 has failed: LookupError" in rank_text(out, rank), out
+        assert "collective 3, all_reduce(sum, Float[1000]) at " in rank_text(out, rank)
+
+
+def test_a_thread_leaves_early(run_program):
+    out = run(run_program, "leave", "thread")
+    assert "rank 1 has ended" in rank_text(out, 0) + rank_text(out, 2), out
+
+
+def test_a_thread_stalls(run_program):
+    """It cannot be ended alone, so the process ends in time and says where the thread is."""
+    start = time.monotonic()
+    p = run_program(PROGRAM, "stall", "thread", timeout=60, XLA_WAIT_TIMEOUT_S=LIMIT)
+    assert p.returncode == 1 and time.monotonic() - start < 40
+    assert "no sign of rank 1" in rank_text(p.stdout, 0) + rank_text(p.stdout, 2), p.stdout
+    assert "this process ends, because a thread cannot be ended alone" in p.stderr
+    stalled = p.stderr.split("-- Replica 1 still runs:")[1]
+    assert "time.sleep(600)" in stalled, p.stderr
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "thread"])
 @pytest.mark.parametrize(
     "how, other",
     [
@@ -108,8 +135,8 @@ def test_a_rank_stalls(run_program):
         ("groups", "all_reduce(sum, Float[1000], groups=[[0], [1], [2]]) at "),
     ],
 )
-def test_ranks_record_different_graphs(run_program, how, other):
-    text = rank_text(run(run_program, how), 0)
+def test_ranks_record_different_graphs(run_program, how, other, start_method):
+    text = rank_text(run(run_program, how, start_method), 0)
     assert "the ranks run different collectives" in text
     assert "rank 0: collective 3, all_reduce(sum, Float[1000]) at " in text, text
     assert f"rank 1: collective 3, {other}" in text, text
@@ -145,11 +172,47 @@ def test_a_taken_port(run_program):
     assert "MASTER_PORT is not set: start the program by torchrun" in p.stdout, p.stderr
 
 
-def test_ctrl_c(run_program):
+def test_what_threads_leave(run_program):
+    """A failed program of threads leaves the process and its devices as they were."""
+    p = run_program(
+        """
+        import torch, torch_xla
+        import torch_xla.core.xla_model as xm
+        import torch_xla.distributed.xla_multiprocessing as xmp
+        import torch_xla.runtime as xr
+
+        def total(index, fail):
+            x = torch.full((3,), float(index)).to(xm.xla_device())
+            if fail and index == 1:
+                raise LookupError("no")
+            return xm.all_reduce("sum", x).tolist()
+
+        kept = torch.ones(3).to("xla:1")
+        for i in range(20):
+            try:
+                xmp.spawn(total, args=(i % 2 == 0,), nprocs=2, start_method="thread")
+                print("fine")
+            except xmp.ThreadRaisedException as e:
+                assert e.error_index == 1 and isinstance(e.__cause__, LookupError), e
+        assert xr.world_size() == 1 and (kept + 1).tolist() == [2, 2, 2]
+        assert xm.all_reduce("sum", kept).tolist() == [1, 1, 1]
+        try:
+            xmp.spawn(total, nprocs=3, start_method="thread")
+        except ValueError as e:
+            print(e)
+        """,
+        CPU_NUM_DEVICES="2",
+    )
+    assert p.stdout.count("fine") == 10, p.stderr
+    assert "3 replicas as threads need 3 devices, and this process has 2: set CPU_NUM" in p.stdout
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "thread"])
+def test_ctrl_c(run_program, start_method):
     """In the parent, while a rank waits for another one."""
     p = run_program(
         """
-        import os, signal, threading, time
+        import os, signal, sys, threading, time
         import torch, torch_xla
         import torch_xla.core.xla_model as xm
         import torch_xla.distributed.xla_multiprocessing as xmp
@@ -164,10 +227,14 @@ def test_ctrl_c(run_program):
         if __name__ == "__main__":
             threading.Timer(8, lambda: os.killpg(0, signal.SIGINT)).start()
             try:
-                xmp.spawn(wait, nprocs=2)
+                xmp.spawn(wait, nprocs=2, start_method=sys.argv[1])
             except KeyboardInterrupt:
                 print("interrupted")
         """,
+        start_method,
         timeout=60,
     )
+    if start_method == "thread":  # which sleeps and cannot be ended
+        assert p.returncode == 130 and "time.sleep(600)" in p.stderr, p.stderr
+        return
     assert "interrupted" in p.stdout, p.stderr

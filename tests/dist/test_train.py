@@ -1,6 +1,5 @@
-"""Training on N devices is training on one with the whole batch: xmp, torchrun, DDP."""
+"""Training on N devices is training on one with the whole batch, however they are started."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,9 @@ import torch_xla.distributed.xla_multiprocessing as xmp
 import torch_xla.runtime as xr
 from torch_xla.debug import metrics
 
+from .conftest import LAUNCHERS
+
 N, STEPS, BATCH = 2, 20, 4
-PROCESSES = [f"--nproc-per-node={N}"]
 
 
 class Transformer(torch.nn.Module):
@@ -60,6 +60,8 @@ def data(name):
     return TensorDataset(x, torch.randint(3, (n,), generator=g))
 
 
+# torch.distributed has one rank per process.
+DDP = {"spawn": (False, True), "thread": (False,), "torchrun": (False, True)}
 MODELS = {"mlp": mlp, "convnet": convnet, "transformer": Transformer}
 
 
@@ -84,7 +86,8 @@ def reference(name):
 
 def train(name, ddp):
     device = torch_xla.device()
-    model = build(name).to(device)
+    # One after the other: threads share the host's random numbers.
+    model = xmp.MpSerialExecutor().run(lambda: build(name)).to(device)
     if not ddp:
         with torch.no_grad():
             for p in model.parameters():
@@ -105,14 +108,21 @@ def train(name, ddp):
             xm.optimizer_step(optimizer)
         compiled.append(metrics.counter_value("UncachedCompile"))
     assert len(compiled) == STEPS and compiled[3] == compiled[-1], compiled
+    xm.rendezvous("trained")  # threads count compilations together
     return xm._maybe_convert_to_cpu(model.state_dict())
 
 
-def run(index, folder):
-    dist.init_process_group("xla", init_method="xla://")
+def run(index, launcher, folder):
+    folder = Path(folder)
+    if launcher != "thread":
+        dist.init_process_group("xla", init_method="xla://")
     for name in MODELS:
-        for ddp in (False, True):
+        for ddp in DDP[launcher]:
             torch.save(train(name, ddp), folder / f"{name}-{ddp}-{xr.global_ordinal()}.pt")
+    if launcher == "thread":
+        with pytest.raises(RuntimeError, match="one rank per process"):
+            dist.init_process_group("xla", init_method="xla://")
+        return
     other_features(folder / "checkpoint")
     every_collective()
     dist.destroy_process_group()
@@ -225,41 +235,25 @@ def every_collective():
         dist.all_reduce(t, group=alone)
         same(t, x)
     dist.barrier()
-    with pytest.raises(NotImplementedError, match="has no send"):
-        dist.send(give(), 1 - r)
+    t = zeros(4)
+    if r == 0:
+        dist.send(give(), 1)
+        dist.recv(t, 1)
+    else:
+        dist.recv(t, 0)
+        dist.send(give(), 0)
+    same(t, both[1 - r])
     with pytest.raises(ValueError, match="does not have the reduction"):
         dist.all_reduce(give().int(), dist.ReduceOp.BXOR)
 
 
-def check(folder):
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_training(launcher, run_replicas, tmp_path):
+    run_replicas(launcher, run, N, launcher, tmp_path)
     for name in MODELS:
         expected = reference(name)
-        for ddp in (False, True):
+        for ddp in DDP[launcher]:
             for rank in range(N):
-                got = torch.load(folder / f"{name}-{ddp}-{rank}.pt")
+                got = torch.load(tmp_path / f"{name}-{ddp}-{rank}.pt")
                 for key in expected:
                     torch.testing.assert_close(got[key], expected[key], rtol=2e-4, atol=2e-5)
-
-
-def test_by_spawn(tmp_path):
-    xmp.spawn(run, args=(tmp_path,), nprocs=N)
-    check(tmp_path)
-
-
-def test_by_torchrun(run_program, tmp_path):
-    p = run_program(
-        """
-        import sys
-        from pathlib import Path
-        import torch_xla
-        sys.path.insert(0, sys.argv[1])
-        from dist.test_train import run
-        torch_xla.launch(run, (Path(sys.argv[2]),))
-        """,
-        str(Path(__file__).parents[1]),
-        str(tmp_path),
-        timeout=300,
-        launcher=[sys.executable, "-m", "torch.distributed.run", "--standalone", *PROCESSES],
-    )
-    assert p.returncode == 0, p.stderr[-3000:]
-    check(tmp_path)

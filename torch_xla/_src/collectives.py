@@ -104,6 +104,7 @@ def check_tensors(name: str, tensors: Sequence[torch.Tensor]) -> None:
             raise TypeError(f"{name} expects tensors, got {type(t).__name__}")
         if t.device.type != "xla":
             raise ValueError(f"{name} expects tensors on an xla device, got one on '{t.device}'")
+        _world.check_device(t.get_device())
 
 
 def check_reduce(name: str, reduce_type: str, tensors: Sequence[torch.Tensor]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from .. import _XLAC
+from . import threads as _threads
 from . import world as _world
 
 _OTHERS_S = 2.0  # how long the others may take to report, too, when a replica has failed
@@ -180,10 +181,12 @@ def spawn(
     join: bool = True,
     daemon: bool = False,
     start_method: str = "spawn",
-) -> SpawnContext | None:
+) -> SpawnContext | _threads.ThreadContext | None:
     """What `torch_xla.distributed.xla_multiprocessing.spawn` says."""
     if _world.inside_spawn:
         raise RuntimeError("xmp.spawn cannot be called in a process that xmp.spawn started")
+    if _world.of_thread() is not None:
+        raise RuntimeError("xmp.spawn cannot be called in a thread that is a replica")
     world = _world.of_process()
     if world.size > 1:
         raise RuntimeError(
@@ -192,7 +195,7 @@ def spawn(
         )
     count = _count(nprocs)
     if start_method == "thread":
-        raise NotImplementedError('xmp.spawn(start_method="thread") is not in this version')
+        return _spawn_threads(fn, tuple(args), nprocs, join, daemon)
     if start_method not in multiprocessing.get_all_start_methods():
         raise ValueError(
             f"start_method '{start_method}' is none of "
@@ -216,6 +219,20 @@ def spawn(
     except BaseException:  # Ctrl-C
         context.stop()
         raise
+    return None
+
+
+def _spawn_threads(
+    fn: Callable[..., Any], args: tuple[Any, ...], nprocs: int | None, join: bool, daemon: bool
+) -> _threads.ThreadContext | None:
+    count = _threads.device_count_for(nprocs)
+    if count == 1 and join:
+        fn(0, *args)
+        return None
+    context = _threads.ThreadContext(range(count), lambda rank: fn(rank, *args), daemon)
+    if not join:
+        return context
+    context.join()
     return None
 
 

@@ -6,7 +6,7 @@ before it are there, and backward ends with the averages in ``.grad``.
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,8 @@ class XlaReducer:
         self._running = False  # between its first gradient and its end
         self._ready: set[int] = set()
         self._started: list[tuple[list[int], Any]] = []
+        self._hook: Callable[[GradBucket], Any] | None = None
+        self._active: torch.Tensor | None = None  # ranks that still have inputs (join)
         this = weakref.ref(self)
         self._hooks = [
             p.register_post_accumulate_grad_hook(_Hook(this, i))  # type: ignore[no-untyped-call]
@@ -65,6 +67,48 @@ class XlaReducer:
     def _remove_autograd_hooks(self) -> None:
         for hook in self._hooks:
             hook.remove()
+
+    # --- ranks that have run out of inputs (DistributedDataParallel.join)
+
+    def _set_forward_pass_work_handle(self, work: Any, divide_by_initial_world_size: bool) -> None:
+        """`work`: the all_reduce that counts the ranks that are still active."""
+        self._active = None if divide_by_initial_world_size else work.result()[0]
+
+    def _get_zeros_like_grad_buckets(self) -> list["GradBucket"]:
+        return [
+            self._bucket(i, [torch.zeros_like(self._parameters[j]) for j in indices])
+            for i, indices in enumerate(self._buckets)
+        ]
+
+    def _run_comm_hook(self, bucket: "GradBucket") -> Any:
+        """Takes part in a bucket's reduction with nothing to add."""
+        if self._hook is not None:
+            return self._hook(bucket)
+        self._group._start_sum(bucket.gradients()).finish()
+        done: torch.futures.Future[Any] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    def _push_all_rebuilt_params(self) -> None:
+        """Buckets stay what they are."""
+
+    def _get_local_used_map(self) -> torch.Tensor:
+        raise NotImplementedError(
+            "DistributedDataParallel.join with find_unused_parameters=True is not there for xla "
+            "parameters"
+        )
+
+    # --- communication hooks
+
+    def set_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
+        """``hook(state, bucket)`` gives a future of the bucket's averages, in one flat tensor."""
+        if self._hook is not None:
+            raise RuntimeError("register_comm_hook can only be called once")
+        self._hook = lambda bucket: hook(state, bucket)
+
+    def _bucket(self, index: int, gradients: list[torch.Tensor]) -> "GradBucket":
+        parameters = [self._parameters[i] for i in self._buckets[index]]
+        return GradBucket(index, index == len(self._buckets) - 1, parameters, gradients)
 
     def _check_reducer_finalized(self) -> None:
         if not self._running:
@@ -109,7 +153,11 @@ class XlaReducer:
         for i in bucket:
             p = self._parameters[i]
             gradients.append(torch.zeros_like(p) if p.grad is None else p.grad.detach())
-        self._started.append((bucket, self._group._start_sum(gradients)))
+        if self._hook is None:
+            started = self._group._start_sum(gradients)
+        else:
+            started = _Hooked(self._hook(self._bucket(len(self._started), gradients)), gradients)
+        self._started.append((bucket, started))
 
     def _backward_is_over(self) -> None:
         unused: list[int] = []
@@ -120,7 +168,11 @@ class XlaReducer:
             self._start_buckets()
         if len(self._started) < len(self._buckets):
             return  # said at the next forward
-        scale = 1.0 / self._group.size()
+        scale: Any = 1.0 / self._group.size()
+        if self._hook is not None:
+            scale = 1.0  # its own business
+        elif self._active is not None:
+            scale = 1.0 / self._active
         with torch.no_grad():
             for bucket, started in self._started:
                 for i, total in zip(bucket, started.finish()[0], strict=True):
@@ -143,6 +195,58 @@ class XlaReducer:
         for other in _world.rendezvous("torch_xla.ddp", payload, self._group._ranks):
             mine &= {int(i) for i in other.decode().split(",") if i}
         return sorted(mine)
+
+
+class GradBucket:
+    """What `torch.distributed.GradBucket` is to a communication hook."""
+
+    def __init__(
+        self,
+        index: int,
+        last: bool,
+        parameters: list[torch.nn.Parameter],
+        gradients: list[torch.Tensor],
+    ) -> None:
+        self._index, self._last, self._parameters = index, last, parameters
+        self._shapes = [g.shape for g in gradients]
+        self._buffer = torch.cat([g.flatten() for g in gradients])
+
+    def index(self) -> int:
+        return self._index
+
+    def is_last(self) -> bool:
+        return self._last
+
+    def buffer(self) -> torch.Tensor:
+        """All gradients, flat, one behind the other."""
+        return self._buffer
+
+    def set_buffer(self, buffer: torch.Tensor) -> None:
+        self._buffer = buffer
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Views of the buffer."""
+        return _cut(self._buffer, self._shapes)
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        return self._parameters
+
+
+def _cut(flat: torch.Tensor, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
+    pieces = flat.split([s.numel() for s in shapes])
+    return [p.view(s) for p, s in zip(pieces, shapes, strict=True)]
+
+
+class _Hooked:
+    """A bucket that a communication hook reduces."""
+
+    def __init__(self, future: Any, like: list[torch.Tensor]) -> None:
+        self._future, self._like = future, like
+
+    def finish(self) -> list[list[torch.Tensor]]:
+        value = self._future.wait()
+        flat = value if isinstance(value, torch.Tensor) else value[0]
+        return [_cut(flat, [t.shape for t in self._like])]
 
 
 class _Hook:
@@ -174,10 +278,10 @@ class XlaLogger:
         self.data["static_graph"] = True
 
     def _set_comm_hook_name(self, name: str) -> None:
-        raise NotImplementedError(f"communication hooks ({name}) are not there for xla parameters")
+        self.data["comm_hook"] = name
 
     def _set_uneven_input_join(self) -> None:
-        raise NotImplementedError("DistributedDataParallel.join is not there for xla parameters")
+        self.data["join_uneven_inputs"] = True
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
         return dict(self.data)
@@ -202,4 +306,24 @@ def wrap() -> None:
     def make_logger(reducer: Any) -> Any:
         return XlaLogger() if isinstance(reducer, XlaReducer) else torch_logger(reducer)
 
+    register_hook = module._register_comm_hook
+    register_builtin = module._register_builtin_comm_hook
+
+    def register(reducer: Any, state: Any, hook: Any) -> None:
+        if isinstance(reducer, XlaReducer):
+            reducer.set_hook(state, hook)
+        else:
+            register_hook(reducer, state, hook)
+
+    def register_known(reducer: Any, kind: Any) -> None:
+        if not isinstance(reducer, XlaReducer):
+            register_builtin(reducer, kind)
+            return
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        compress = kind == dist.BuiltinCommHookType.FP16_COMPRESS
+        hook: Any = default_hooks.fp16_compress_hook if compress else default_hooks.allreduce_hook
+        reducer.set_hook(reducer._group, hook)
+
     module.Reducer, module.Logger = make_reducer, make_logger
+    module._register_comm_hook, module._register_builtin_comm_hook = register, register_known

@@ -5,15 +5,20 @@ A launcher tells by environment variables: `xmp.spawn` and torchrun set the same
 
 import contextlib
 import datetime
+import json
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import torch
+
 from .. import _XLAC
+from .log import logger
 
 GONE = "gone/{}"  # set when a rank ends, to why
 
@@ -32,11 +37,22 @@ class World:
     local_processes: int = 1
 
 
+@dataclass
+class Replica:
+    """A replica that is a thread; that of a process is in the environment."""
+
+    world: World
+    device: int
+    store: Any
+    rounds: dict[str, int] = field(default_factory=dict)
+
+
 class _PerThread(threading.local):
-    world: World | None = None
+    replica: Replica | None = None
 
 
 _thread = _PerThread()
+by_device: dict[int, Replica] = {}  # of the replicas that are threads
 _store: Any = None
 _store_lock = threading.Lock()
 _rounds: dict[str, int] = {}
@@ -45,12 +61,37 @@ inside_spawn = False  # this process was started by xmp.spawn
 
 def current() -> World:
     """The calling thread's replica."""
-    return _thread.world or of_process()
+    replica = of_thread()
+    return of_process() if replica is None else replica.world
 
 
-def set_thread_world(world: World | None) -> None:
-    """Makes the calling thread a replica of its own."""
-    _thread.world = world
+def of_thread() -> Replica | None:
+    """The replica that the calling thread is, or that it computes a gradient for."""
+    if _thread.replica is not None or not by_device:
+        return _thread.replica
+    # autograd has a thread for each device, which runs the backward passes of that replica.
+    if torch._C._current_autograd_node() is not None:
+        return by_device.get(_XLAC._xla_current_device())
+    return None
+
+
+def set_thread_replica(replica: Replica | None) -> None:
+    """Makes the calling thread a replica of its own, or ends that."""
+    _thread.replica = replica
+    if replica is not None:
+        _XLAC._xla_set_current_device(replica.device)
+
+
+def check_device(device: int) -> None:
+    """Raises RuntimeError for a device that is another replica's."""
+    mine = of_thread()
+    if mine is by_device.get(device):
+        return
+    who = "no replica" if mine is None else f"replica {mine.world.rank}, with xla:{mine.device},"
+    raise RuntimeError(
+        f"a collective of tensors on xla:{device} by a thread that is {who}: replicas are threads "
+        "here, and each of them has one device"
+    )
 
 
 def of_process() -> World:
@@ -116,6 +157,8 @@ def store() -> Any:
         RuntimeError: nobody answers at MASTER_ADDR:MASTER_PORT, or the port is taken.
     """
     global _store
+    if (replica := of_thread()) is not None:
+        return replica.store
     with _store_lock:
         if _store is None:
             _store = _open_store()
@@ -216,7 +259,7 @@ def wait_for(
                 raise RuntimeError(f"waiting for {what}: rank {r} {_text(s, GONE.format(r))}")
         if missing and now - start > limit:
             raise TimeoutError(
-                f"rank {of_process().rank} waited {limit:g} s for {what}: no sign of "
+                f"rank {current().rank} waited {limit:g} s for {what}: no sign of "
                 f"{ranks_text(missing)} (XLA_WAIT_TIMEOUT_S)"
             )
 
@@ -229,11 +272,19 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
 
 
+def next_round(name: str) -> int:
+    """How often this replica has asked for the name."""
+    replica = of_thread()
+    rounds = _rounds if replica is None else replica.rounds
+    rounds[name] = rounds.get(name, 0) + 1
+    return rounds[name]
+
+
 def rendezvous(tag: str, payload: bytes, ranks: Sequence[int]) -> list[bytes]:
     """Waits for the ranks and returns their payloads; the n-th time for a tag meets the n-th."""
     name = f"{tag}/{','.join(map(str, ranks))}"
-    turn = _rounds[name] = _rounds.get(name, 0) + 1
-    me = of_process().rank
+    turn = next_round(name)
+    me = current().rank
     s = store()
     keys = {r: f"rendezvous/{name}/{turn}/{r}" for r in ranks}
     s.set(keys[me], payload)
@@ -253,8 +304,16 @@ class _Callbacks:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = store().clone()
+        self.shared = _open_shared_memory(world)
+
+    def _exchange(self, name: str, ranks: list[int], mine: str) -> list[str]:
+        keys = {r: f"{name}/{r}" for r in ranks}
+        self.store.set(keys[self.world.rank], mine)
+        wait_for(keys, "its first collective", 0.8 * time_limit(), self.store)
+        return [_text(self.store, k) for k in keys.values()]
 
     def connect(self, ranks: list[int]) -> Any:
+        """A transport for the group: shared memory where all are on one host, else gloo."""
         from torch._C._distributed_c10d import HashStore, PrefixStore, ProcessGroupGloo
 
         options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
@@ -264,10 +323,24 @@ class _Callbacks:
         if len(ranks) == 1:
             return ProcessGroupGloo(HashStore(), 0, 1, options)
         name = "group/" + ",".join(map(str, ranks))
-        keys = {r: f"{name}/here/{r}" for r in ranks}
-        self.store.set(keys[self.world.rank], "1")
-        wait_for(keys, "its first collective", 0.8 * time_limit(), self.store)
         index = ranks.index(self.world.rank)
+        address = _XLAC._xla_shared_address(len(ranks)) if self.shared else None
+        here = self._exchange(f"{name}/here", ranks, json.dumps([_host(), address]))
+        hosts, addresses = zip(*map(json.loads, here), strict=True)
+        if all(addresses) and len(set(hosts)) == 1:
+            transport, refused = None, ""
+            try:
+                transport = _XLAC._xla_shared_transport(index, list(addresses))
+            except RuntimeError as e:
+                refused = f"rank {self.world.rank}: {e}"
+            everybody = self._exchange(f"{name}/shared", ranks, refused)
+            if not any(everybody):
+                return transport
+            logger.warning(
+                "the processes of this host communicate over TCP, which is slower than shared "
+                "memory: %s",
+                next(filter(None, everybody)),
+            )
         return ProcessGroupGloo(PrefixStore(name, self.store), index, len(ranks), options)
 
     def compare(self, sequence: int, ranks: list[int], mine: str) -> list[str]:
@@ -300,6 +373,22 @@ class _Callbacks:
             return "\n".join(lines)
         except RuntimeError:
             return "the program's store is gone, too"
+
+
+def _open_shared_memory(world: World) -> bool:
+    if world.local_size == 1:
+        return False
+    try:
+        return _XLAC._xla_open_shared_memory()
+    except RuntimeError as e:
+        logger.warning("processes communicate over TCP, which is slower than shared memory: %s", e)
+        return False
+
+
+def _host() -> str:
+    """Equal for processes that can reach each other by process number."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return "/".join([boot, *(os.readlink(f"/proc/self/ns/{n}") for n in ("pid", "net"))])
 
 
 def _gloo_devices() -> list[Any]:
@@ -339,7 +428,8 @@ def launch_collectives() -> None:
     """Launches what is pending when a collective is among it: the other ranks wait for it."""
     if not _XLAC._xla_runtime_created():
         return
-    for d in range(_XLAC._xla_num_devices()):
+    replica = of_thread()
+    for d in range(_XLAC._xla_num_devices()) if replica is None else [replica.device]:
         if _XLAC._xla_has_unlaunched_collectives(d):
             _XLAC._xla_sync(d, False)
 

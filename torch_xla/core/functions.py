@@ -98,6 +98,64 @@ def all_gather(value: torch.Tensor, dim: int = 0, groups: xm.Groups = None) -> t
     return result
 
 
+class _DistributedMm(torch.autograd.Function):
+    """w[rows, k / n], x[k, columns] -> [rows, columns]; see `distributed_mm`."""
+
+    @staticmethod
+    def forward(ctx: Any, w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        n = xm.xrt_world_size()
+        mine = _DistributedMm._rows_of_all(x, w.size(1), n)
+        ctx.save_for_backward(w, mine)
+        ctx.n = n
+        product: torch.Tensor = xm.reduce_scatter(xm.REDUCE_SUM, w.mm(mine), 1.0, 1, n)
+        return product
+
+    @staticmethod
+    def _rows_of_all(x: torch.Tensor, rows: int, n: int) -> torch.Tensor:
+        """The rows that belong to this replica's slice of the weight, of all replicas' x."""
+        columns = x.size(1)
+        exchanged = xm.all_to_all(x, 0, 0, n).view(n, rows, columns)
+        return exchanged.movedim(0, 1).reshape(rows, n * columns)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        w, mine = ctx.saved_tensors
+        grads = xm.all_gather(grad, 1)
+        back = w.t().mm(grads).view(w.size(1), ctx.n, grad.size(1)).movedim(1, 0)
+        return grads.mm(mine.t()), xm.all_to_all(back.flatten(0, 1), 0, 0, ctx.n)
+
+
+def distributed_mm(w: torch.Tensor, x: torch.Tensor, split: int = 1) -> torch.Tensor:
+    """``y = cat(w of the replicas, 1) @ x``: a product with a weight that is cut over the replicas.
+
+    Each replica has an x of its own, a batch in columns, and gets its own y. Gradients are those of
+    the sum of all replicas' losses.
+
+    Args:
+        w: float[rows, k / n], this replica's slice of the weight; n is the number of replicas.
+        x: float[k, columns].
+        split: multiply so many slices of the columns one after the other, which takes less memory.
+
+    Returns:
+        float[rows, columns]
+
+    Raises:
+        ValueError: shapes that do not fit.
+    """
+    n = xm.xrt_world_size()
+    if w.dim() != 2 or x.dim() != 2 or w.size(1) * n != x.size(0):
+        raise ValueError(
+            f"distributed_mm: the weight's shape {list(w.shape)} over {n} replicas does not fit "
+            f"the input's shape {list(x.shape)}"
+        )
+    if split < 1 or x.size(1) % split:
+        raise ValueError(
+            f"distributed_mm: {x.size(1)} columns cannot be cut into {split} equal slices"
+        )
+    pieces = [_DistributedMm.apply(w, part) for part in x.chunk(split, 1)]  # type: ignore[no-untyped-call]
+    return pieces[0] if split == 1 else torch.cat(pieces, 1)
+
+
 class SyncBatchNorm(torch.nn.Module):
     """Batch normalisation over the batches of all replicas.
 

@@ -17,13 +17,19 @@ from torch.utils._pytree import tree_map_only
 
 from .. import _XLAC, runtime
 from .._src import collectives as _c
+from .._src import point_to_point as _p2p
 from .._src import random as _random
+from .._src import threads as _threads
 from .._src import world as _world
 from .._src.devices import DeviceLike
 from .._src.devices import device as _device
 from .._src.devices import devices as _devices
 from .._src.devices import index_of as _index_of
 from .._src.devices import real_device as _real_device
+from .._src.gather_scatter import all_gather as all_gather
+from .._src.gather_scatter import all_gather_bucketized as all_gather_bucketized
+from .._src.gather_scatter import reduce_scatter as reduce_scatter
+from .._src.gather_scatter import reduce_scatter_bucketized as reduce_scatter_bucketized
 from .._src.host_copy import to_cpu as _to_cpu
 from .._src.step import add_step_closure as add_step_closure
 from .._src.step import sync as _sync
@@ -93,10 +99,24 @@ def xla_replication_devices(local_devices: Sequence[DeviceLike] | None = None) -
 
 
 def set_replication(device: DeviceLike, devices: Sequence[DeviceLike] | None) -> None:
-    """Accepted with at most one device; more replicas are not there yet."""
-    _index_of(device)
-    if devices is not None and len(devices) > 1:
-        raise NotImplementedError("this version of torch_xla runs one replica per process")
+    """Makes the calling thread the replica of `device` among `devices` of this process.
+
+    For threads that a program starts itself, one per device; with at most one device, or None, the
+    thread stops being a replica, which each of them has to do in the end. `xmp.spawn` with
+    ``start_method="thread"`` and `DataParallel` do all that, and end the others when one fails.
+
+    Raises:
+        ValueError: `device` is none of `devices`.
+        RuntimeError: a device belongs to another set of replicas.
+    """
+    index = _index_of(device)
+    indices = [_index_of(d) for d in devices or ()]
+    if len(indices) < 2:
+        _threads.leave()
+        return
+    if index not in indices or len(set(indices)) != len(indices):
+        raise ValueError(f"xla:{index} must be one of {[f'xla:{i}' for i in indices]}, once")
+    _threads.join(index, indices)
 
 
 def is_xla_tensor(tensor: torch.Tensor) -> bool:
@@ -359,67 +379,6 @@ def _all_reduce_lists(reductions: list[_Reduction], scale: float) -> list[list[t
     return [r.tensors for r in reductions]
 
 
-def all_gather(
-    value: torch.Tensor | list[torch.Tensor],
-    dim: int = 0,
-    groups: Groups = None,
-    output: torch.Tensor | list[torch.Tensor] | None = None,
-    pin_layout: bool = True,
-    channel_id: int | None = None,
-    use_global_device_ids: bool | None = None,
-) -> Any:
-    """The replicas' values concatenated along `dim`, without a gradient; 0-d ones stacked."""
-    values = _as_list(value)
-    _c.check_tensors("all_gather", values)
-    n = _c.check_groups(groups)
-    dims = [_c.check_dim(dim, t) for t in values]
-    if runtime.world_size() == 1:
-        results = [t.detach().clone() if t.dim() else t.detach().reshape(1).clone() for t in values]
-    else:
-        # All start before the first ends.
-        started = _c.start([_c.Part("all_gather", [t], groups=groups) for t in values])
-        results = [
-            r.movedim(0, d).flatten(d, d + 1) if r.dim() > 1 else r
-            for r, d in zip(started.finish(), dims, strict=True)
-        ]
-    del n
-    return _give(value, results, output)
-
-
-def reduce_scatter(
-    reduce_type: str,
-    input: torch.Tensor | list[torch.Tensor],
-    scale: float,
-    scatter_dim: int,
-    shard_count: int,
-    groups: Groups = None,
-    output: torch.Tensor | list[torch.Tensor] | None = None,
-    pin_layout: bool = True,
-    channel_id: int | None = None,
-    use_global_device_ids: bool | None = None,
-) -> Any:
-    """``scale * reduce(input of the replicas)``, of which each replica keeps one slice.
-
-    Args:
-        scatter_dim: the dimension that is cut into `shard_count` slices.
-        shard_count: the number of replicas in a group.
-    """
-    inputs = _as_list(input)
-    _c.check_tensors("reduce_scatter", inputs)
-    _c.check_reduce("reduce_scatter", reduce_type, inputs)
-    n = _c.check_groups(groups)
-    rows = []
-    for t in inputs:
-        dim = _c.check_split("reduce_scatter", "shard_count", shard_count, n, t, scatter_dim)
-        rows.append(_c.cut(t.detach(), dim, n))
-    if runtime.world_size() == 1:
-        results = [r[0].clone() for r in rows]
-    else:
-        started = _c.start([_c.Part("reduce_scatter", [r], reduce_type, groups) for r in rows])
-        results = started.finish()
-    return _give(input, [r if scale == 1.0 else r * scale for r in results], output)
-
-
 def all_to_all(
     value: torch.Tensor,
     split_dimension: int,
@@ -537,6 +496,30 @@ def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [p.grad for p in params if p.grad is not None]
 
 
+def send(value: torch.Tensor, channel_id: int) -> None:
+    """Sends the value to the replica that calls `recv` with the same channel.
+
+    The n-th `send` of a channel meets the n-th `recv`; the two wait for each other on the host, so
+    a replica that does both has to do them in an order that the others can follow.
+
+    Raises:
+        RuntimeError: all other replicas have ended.
+        TimeoutError: nobody has received within XLA_WAIT_TIMEOUT_S seconds.
+    """
+    _c.check_tensors("send", [value])
+    _p2p.exchange([_p2p.Message(runtime.global_ordinal(), _p2p.meet(channel_id, "send"), value)])
+
+
+def recv(output: torch.Tensor, channel_id: int) -> None:
+    """Overwrites `output` with what a replica sends by `send` with the same channel.
+
+    Shape and dtype have to be those of what is sent; where they are not, both get an error.
+    """
+    _c.check_tensors("recv", [output])
+    source = _p2p.meet(channel_id, "receive")
+    _p2p.exchange([_p2p.Message(source, runtime.global_ordinal(), output)])
+
+
 def rendezvous(tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> list[bytes]:
     """Waits for the replicas, by default all, and returns their payloads in order.
 
@@ -592,33 +575,6 @@ def do_on_ordinals(
     return result
 
 
-def _as_list(value: torch.Tensor | list[torch.Tensor]) -> list[torch.Tensor]:
-    return [value] if isinstance(value, torch.Tensor) else list(value)
-
-
-def _give(
-    given: torch.Tensor | list[torch.Tensor],
-    results: list[torch.Tensor],
-    output: torch.Tensor | list[torch.Tensor] | None,
-) -> Any:
-    """The results as they were asked for: one or a list, in `output` where there is one."""
-    if output is not None:
-        outputs = _as_list(output)
-        if isinstance(given, torch.Tensor) != isinstance(output, torch.Tensor):
-            raise TypeError("output must be a tensor for a tensor, and a list for a list")
-        if len(outputs) != len(results):
-            raise ValueError(f"{len(outputs)} output tensors for {len(results)} results")
-        with torch.no_grad():
-            for o, r in zip(outputs, results, strict=True):
-                if o.shape != r.shape:
-                    raise ValueError(
-                        f"output has shape {list(o.shape)}, the result {list(r.shape)}"
-                    )
-                o.copy_(r)
-        return output
-    return results[0] if isinstance(given, torch.Tensor) else results
-
-
 def _later(name: str, what: str) -> Callable[..., Any]:
     def raise_(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"xm.{name} is not in this version of torch_xla: {what}")
@@ -628,8 +584,6 @@ def _later(name: str, what: str) -> Callable[..., Any]:
     return raise_
 
 
-send = _later("send", "use collective_permute")
-recv = _later("recv", "use collective_permute")
 optimization_barrier_ = _later("optimization_barrier_", "compiler fences come later")
 get_stablehlo_bytecode = _later("get_stablehlo_bytecode", "use xm.get_stablehlo for the text")
 

@@ -19,6 +19,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.rendezvous import register_rendezvous_handler
 
 from .._src import collectives as _c
+from .._src import point_to_point as _p2p
 from .._src import reducer as _reducer
 from .._src import world as _world
 
@@ -58,6 +59,16 @@ class _Work(dist.Work):
         return future
 
 
+class _PostedWork(_Work):
+    def __init__(self, result: Any, group: "ProcessGroupXla") -> None:
+        super().__init__(result)
+        self._group = group
+
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
+        self._group._exchange_posted()
+        return True
+
+
 _Base: Any = ProcessGroup  # its stubs list overloads that Python classes cannot have
 
 
@@ -68,7 +79,7 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
         super().__init__(rank, size)
         self._store = store
         self._ranks = list(ranks)
-        self._rounds = 0
+        self._posted: list[_p2p.Message] = []  # what `send` and `recv` have not started yet
 
     def getBackendName(self) -> str:
         return "xla"
@@ -84,6 +95,7 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
     def _run(self, parts: list[_c.Part]) -> list[torch.Tensor]:
         if self.size() == 1:
             return [_alone(p) for p in parts]
+        self._exchange_posted()
         whole = len(self._ranks) == _world.of_process().size
         return _c.start(parts, () if whole else self._ranks).finish()
 
@@ -203,7 +215,7 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         if len({t.shape for t in (*inputs, *outputs)}) != 1:
-            raise ValueError("the backend xla has all_to_all for tensors of one shape only")
+            return self._uneven_all_to_all(outputs, inputs)
         rows = torch.stack([self._on_device(t) for t in inputs])
         exchanged = self._run([_c.Part("all_to_all", [rows])])[0]
         self._write(outputs, list(exchanged.unbind(0)))
@@ -213,9 +225,11 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
         self, output: torch.Tensor, input: torch.Tensor, out_sizes: Any, in_sizes: Any, opts: Any
     ) -> dist.Work:
         n = self.size()
-        for sizes in (out_sizes, in_sizes):
-            if sizes and len(set(sizes)) != 1:
-                raise ValueError("the backend xla has all_to_all_single for equal splits only")
+        if any(sizes and len(set(sizes)) != 1 for sizes in (out_sizes, in_sizes)):
+            outputs = list(output.split(list(out_sizes) or output.size(0) // n))
+            return self._uneven_all_to_all(
+                outputs, list(input.split(list(in_sizes) or input.size(0) // n))
+            )
         if input.dim() == 0 or input.size(0) % n:
             raise ValueError(f"dimension 0 of {list(input.shape)} cannot be cut into {n} slices")
         rows = _c.cut(self._on_device(input), 0, n)
@@ -224,14 +238,46 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
 
     all_to_all_single = alltoall_base
 
+    def _uneven_all_to_all(self, outputs: Any, inputs: Any) -> dist.Work:
+        """As messages between pairs; ranks that do not agree on a size are told so."""
+        if len(outputs) != self.size() or len(inputs) != self.size():
+            raise ValueError(f"all_to_all needs one input and one output for each of {self.size()}")
+        me = self.rank()
+        messages = []
+        for i, (o, t) in enumerate(zip(outputs, inputs, strict=True)):
+            if i == me:
+                self._write([o], [self._on_device(t)])
+                continue
+            if t.numel():
+                messages.append(_p2p.Message(self._ranks[me], self._ranks[i], t))
+            if o.numel():
+                messages.append(_p2p.Message(self._ranks[i], self._ranks[me], o))
+        _p2p.exchange(messages)
+        return _Work(outputs)
+
     def send(self, tensors: Any, dst: int, tag: int = 0) -> dist.Work:
-        raise NotImplementedError("the backend xla has no send: use xm.collective_permute")
+        """Starts when somebody waits for it, with what was sent and received before: see `_p2p`."""
+        return self._post(self._ranks[self.rank()], self._ranks[dst], tensors)
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> dist.Work:
-        raise NotImplementedError("the backend xla has no recv: use xm.collective_permute")
+        return self._post(self._ranks[src], self._ranks[self.rank()], tensors)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
+        raise NotImplementedError("the backend xla has no receive from any source: name it")
+
+    def _post(self, source: int, target: int, tensors: Any) -> dist.Work:
+        if source == target:
+            raise ValueError(f"rank {source} sends to itself")
+        self._posted.extend(_p2p.Message(source, target, t) for t in _as_list(tensors))
+        return _PostedWork(tensors, self)
+
+    def _exchange_posted(self) -> None:
+        posted, self._posted = self._posted, []
+        _p2p.exchange(posted)
 
     def barrier(self, opts: Any = None) -> dist.Work:
         if self.size() > 1:
+            self._exchange_posted()
             _world.launch_collectives()
             _world.rendezvous("torch_xla.barrier", b"", self._ranks)
         return _Work([])
@@ -257,6 +303,11 @@ def _as_list(tensors: Any) -> list[torch.Tensor]:
 
 
 def _create(options: Any, backend_options: Any) -> ProcessGroupXla:
+    if _world.of_thread() is not None:
+        raise RuntimeError(
+            "torch.distributed has one rank per process, and the replicas here are threads: use "
+            "the collectives of torch_xla.core.xla_model, or start the replicas as processes"
+        )
     world = _world.of_process()
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if max(ranks) >= world.size or ranks[options.group_rank] != world.rank:

@@ -1,5 +1,6 @@
 """`xmp`: starting a replica of the program for each device."""
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -10,6 +11,8 @@ from .._src import launch as _launch
 from .._src import world as _world
 from .._src.devices import DeviceLike
 from .._src.launch import SpawnContext as SpawnContext
+from .._src.threads import ThreadContext as ThreadContext
+from .._src.threads import ThreadRaisedException as ThreadRaisedException
 
 T = TypeVar("T")
 
@@ -21,21 +24,28 @@ def spawn(
     join: bool = True,
     daemon: bool = False,
     start_method: str = "spawn",
-) -> SpawnContext | None:
+) -> SpawnContext | ThreadContext | None:
     """Calls ``fn(index, *args)`` in one process per device, each with a client of its own.
 
     The parent may use the device before and after. When a process fails, the others are ended and
     the error is raised here.
 
+    With ``start_method="thread"`` the replicas are threads of this process, which share its client
+    and have a device each. Nothing is pickled, a graph is compiled once for all, and the gradients
+    of the replicas meet in memory; but Python runs one thread at a time, and a thread that never
+    returns cannot be ended: when the others fail, the process says so and ends.
+
     Args:
-        nprocs: number of processes, by default that of the devices (on the CPU
-            ``CPU_NUM_DEVICES``, or 1; there it may be any number). With ``nprocs=1`` the function
-            is called in this process.
-        join: wait for the processes. Otherwise a context is returned, whose ``join`` does that.
+        nprocs: number of replicas, by default that of the devices (on the CPU
+            ``CPU_NUM_DEVICES``, or 1; there it may be any number of processes). With ``nprocs=1``
+            the function is called in this process.
+        join: wait for the replicas. Otherwise a context is returned, whose ``join`` does that.
         daemon: the processes are daemons, which end with this process and start none themselves.
-        start_method: ``"spawn"`` or ``"forkserver"``. A fork is refused: it would hang.
+        start_method: ``"spawn"``, ``"forkserver"`` or ``"thread"``. A fork is refused: it would
+            hang.
 
     Raises:
+        ThreadRaisedException: the function raised in a thread; ``__cause__`` is what it raised.
         ProcessRaisedException: the function raised; the message has the traceback.
         ProcessExitedException: a process was killed or left by another way.
         RuntimeError: the function or its arguments cannot be sent to another process.
@@ -57,7 +67,10 @@ class MpModelWrapper:
     def to(self, device: DeviceLike) -> torch.nn.Module:
         """The model, moved to the device."""
         with self._lock:
-            return self._model.to(device)
+            # Threads share this object: each has a model of its own.
+            shared = _world.of_thread() is not None
+            model = copy.deepcopy(self._model) if shared else self._model
+            return model.to(device)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_model": self._model}
@@ -72,16 +85,14 @@ class MpSerialExecutor:
     Every replica has to call `run` equally often.
     """
 
-    _turns = 0
-
     def run(self, fn: Callable[[], T]) -> T:
         """``fn()``, when the replicas before this one are done with theirs."""
-        MpSerialExecutor._turns += 1
-        world = _world.of_process()
+        turn = _world.next_round("torch_xla.serial")
+        world = _world.current()
         if world.size == 1:
             return fn()
         store = _world.store()
-        name = f"serial/{MpSerialExecutor._turns}/{world.host}"
+        name = f"serial/{turn}/{world.host}"
         if world.local_rank > 0:
             before = world.local_rank - 1
             rank = world.rank - 1
