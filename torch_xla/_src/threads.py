@@ -100,6 +100,8 @@ class ThreadContext:
             self.results[rank] = self._body(rank)
             self._world.finish(rank)
         except BaseException as e:
+            if isinstance(e, SystemExit) and not e.code:
+                return  # sys.exit() in a thread ends the thread
             why = f"has failed: {type(e).__name__}: {_first_line(e)}"
             with self._changed:
                 self._failures.append((rank, e))
