@@ -103,7 +103,7 @@ def test_ordinals():
 
 
 def test_names_of_later_versions():
-    for name in ("send", "recv", "optimization_barrier_", "get_stablehlo_bytecode"):
+    for name in ("optimization_barrier_", "get_stablehlo_bytecode"):
         with pytest.raises(NotImplementedError, match=f"xm.{name} is not in this version"):
             getattr(xm, name)()
 
