@@ -53,6 +53,14 @@ def in_place_or_not(index):
         xm.all_reduce([("sum", [a, a], None), ("max", [a], None)])
         torch_xla.sync()
         same(a, total * N)
+        # The same graph, first for an operand that dies, then for one that is kept.
+        x = mine.to(dev)
+        x = xm.all_reduce("mul", x)
+        torch_xla.sync()
+        kept = mine.to(dev)
+        y = xm.all_reduce("mul", kept)
+        torch_xla.sync()
+        assert kept.cpu().equal(mine) and y.cpu().equal(x.cpu())
         for _ in range(3):
             a = xm.all_reduce("max", a) - 1
         torch_xla.sync()
