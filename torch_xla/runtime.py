@@ -1,7 +1,8 @@
 """`xr`: the platform, the devices and the replicas of a program.
 
 A plain program is one replica, whatever number of devices it has. `xmp.spawn` and torchrun start
-several processes, each of them a replica with one device.
+several processes, each of them a replica with one device. With `DataParallel` and
+``xmp.spawn(..., start_method="thread")`` each thread is a replica, with a device of the process.
 """
 
 import os

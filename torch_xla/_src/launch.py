@@ -372,7 +372,7 @@ def launch(
     started one process per device; and with index 0 when `debug_single_process` is set.
 
     Args:
-        start_method: of the processes; see `torch_xla.distributed.xla_multiprocessing.spawn`.
+        start_method: processes or threads; see `torch_xla.distributed.xla_multiprocessing.spawn`.
     """
     if _world.of_process().size > 1 or os.environ.get("TORCHELASTIC_RUN_ID"):
         fn(_world.of_process().local_rank, *args)
