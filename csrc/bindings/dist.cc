@@ -11,7 +11,9 @@
 #include "dist/gloo_transport.h"
 #include "dist/recorder.h"
 #include "dist/shared_memory.h"
+#include "dist/store.h"
 #include "lazy/executor.h"
+#include "lazy/runtime.h"
 
 namespace torch_xla::bindings {
 namespace {
@@ -114,6 +116,15 @@ std::shared_ptr<py::object> Immortal(py::object fn) {
   return {new py::object(std::move(fn)), [](py::object*) {}};
 }
 
+// A replica whose plugin has collectives of its own.
+void SetNative(int device, int64_t rank, int64_t size) {
+  dist::World world;
+  world.rank = rank;
+  world.size = size;
+  world.way = dist::Way::kNative;
+  dist::SetCommunicator(device, std::make_shared<dist::Communicator>(std::move(world)));
+}
+
 void SetCommunicator(int device, int64_t rank, int64_t size, py::object connect, py::object compare,
                      py::object give_up) {
   dist::World world;
@@ -134,12 +145,16 @@ void SetCommunicator(int device, int64_t rank, int64_t size, py::object connect,
 
 // Makes the devices replicas of one program, in this order.
 std::shared_ptr<dist::LocalWorld> JoinDevices(const std::vector<int>& devices) {
+  XLA_CHECK(lazy::Runtime::Get().platform() == "CPU", kUnimplemented,
+            "replicas as threads need a CPU plugin; on ", lazy::Runtime::Get().platform(),
+            " start a process for each device (xmp.spawn, torchrun)");
   for (int d : devices) lazy::CheckDevice(d);
   auto local = std::make_shared<dist::LocalWorld>(static_cast<int64_t>(devices.size()));
   for (size_t i = 0; i < devices.size(); ++i) {
     dist::World world;
     world.rank = static_cast<int64_t>(i);
     world.size = local->size();
+    world.way = dist::Way::kThreads;
     world.local = local;
     world.give_up = [local, rank = world.rank](const std::string& why) {
       local->Gone(rank, "has failed: " + why);
@@ -162,6 +177,14 @@ void InitDist(py::module_& m) {
   m.def("_xla_collective_start", &Start, py::arg("parts"), py::arg("scope"));
   m.def("_xla_set_communicator", &SetCommunicator, py::arg("device"), py::arg("rank"),
         py::arg("size"), py::arg("connect"), py::arg("compare"), py::arg("give_up"));
+  m.def("_xla_set_native_communicator", &SetNative, py::arg("device"), py::arg("rank"),
+        py::arg("size"), NoGil());
+  m.def(
+      "_xla_set_key_value_store",
+      [](const c10::intrusive_ptr<c10d::Store>& store) {
+        pjrt::SetKeyValueStore(dist::MakeKeyValueStore(store));
+      },
+      py::arg("store"));
   py::class_<TransportHolder, std::shared_ptr<TransportHolder>>(m, "_XlaTransport");
   m.def("_xla_open_shared_memory", &OpenSharedMemory);
   m.def("_xla_shared_address", &SharedAddressFor, py::arg("members"));

@@ -20,11 +20,19 @@
 
 namespace torch_xla::dist {
 
+// How replicas reach each other.
+enum class Way {
+  kProcesses,  // by transports, with copies
+  kThreads,    // of one process: on each other's buffers
+  kNative,     // by the plugin, as part of the program: the communicator only names replicas
+};
+
 // What a replica needs of the world around it; called on the communication thread.
 struct World {
   int64_t rank = 0;
   int64_t size = 1;
-  // Of replicas in one process; they need the functions `connect` and `compare` not.
+  Way way = Way::kProcesses;
+  // Of kThreads; these need the functions `connect` and `compare` not.
   std::shared_ptr<LocalWorld> local = nullptr;
   std::shared_ptr<Memory> memory = HeapMemory();  // for what travels
   // Meets the given ranks, who all do the same now.
@@ -46,8 +54,7 @@ class Communicator {
 
   int64_t rank() const { return world_.rank; }
   int64_t size() const { return world_.size; }
-  // Whether collectives are run by Run, and not by Start and Finish.
-  bool local() const { return world_.local != nullptr; }
+  Way way() const { return world_.way; }
 
   // Recorded as number `sequence` (from 0, no gaps): what errors call it.
   void Name(int64_t sequence, std::string name);

@@ -9,11 +9,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "dist/handlers.h"
+#include "dist/native.h"
 #include "hlo/constant.h"
 #include "hlo/control.h"
+#include "hlo/elementwise.h"
 #include "hlo/movement.h"
 #include "lazy/effects.h"
 #include "lazy/executor.h"
+#include "lazy/runtime.h"
 
 namespace torch_xla::dist {
 namespace {
@@ -60,6 +63,22 @@ void LowerWhole(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Valu
       hlo::CustomCall(b, kWholeTarget, inputs, results, {}, /*has_side_effect=*/true, options);
 }
 
+// The plugin's own operations. What comes before a collective in the chain comes before it in the
+// program, on all replicas alike.
+void LowerNativeCall(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Value> operands,
+                     std::vector<hlo::Value>& outputs) {
+  const std::vector<hlo::Value> inputs = hlo::OptimizationBarrier(operands);
+  const auto world = static_cast<int64_t>(lazy::Runtime::Get().client().process_devices().size());
+  std::vector<hlo::Value> results =
+      LowerNative(Collective::Decode(node.words()), world, std::span(inputs).subspan(1));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].valid()) results[i] = hlo::Full(b, node.shape(i + 1), 0);
+  }
+  const int64_t one[] = {1, 0};
+  results.insert(results.begin(), hlo::Add(inputs[0], hlo::Constant(b, LinkShape(), one)));
+  outputs = hlo::OptimizationBarrier(results);
+}
+
 // Of the first operand; the others are there to be computed with it.
 void LowerSame(const ir::Node&, hlo::Builder&, std::span<const hlo::Value> operands,
                std::vector<hlo::Value>& outputs) {
@@ -90,6 +109,10 @@ const ir::OpDef& StartOp() {
 }
 const ir::OpDef& WholeOp() {
   static const ir::OpDef op("xla::collective", &LowerWhole);
+  return op;
+}
+const ir::OpDef& NativeOp() {
+  static const ir::OpDef op("xla::collective_native", &LowerNativeCall);
   return op;
 }
 const ir::OpDef& LinkOp() {
@@ -139,7 +162,11 @@ Shape ResultShape(const Part& p, const std::vector<at::Tensor>& tensors, int64_t
 
 void SetCommunicator(int device, std::shared_ptr<Communicator> communicator) {
   lazy::CheckDevice(device);
-  RegisterHandlers();
+  if (communicator->way() == Way::kNative) {
+    lazy::SetAcrossProcesses(NativeOp());
+  } else {
+    RegisterHandlers();
+  }
   Chain& chain = ChainOf(device);
   std::lock_guard<std::mutex> lock(chain.mutex);
   XLA_CHECK(!chain.communicator, kFailedPrecondition, "xla:", device, " has a communicator");
@@ -180,10 +207,12 @@ bool HasUnlaunched(int device) {
 // The link, which is alive, has all results as operands: whoever computes some of it computes all.
 void RecordWhole(Chain& chain, std::vector<ir::Value>& results, std::span<const Shape> shapes,
                  std::span<ir::Value> operands, std::span<const int64_t> words) {
-  WholeOp().CountRecorded();
+  const bool native = chain.communicator->way() == Way::kNative;
+  const ir::OpDef& op = native ? NativeOp() : WholeOp();
+  op.CountRecorded();
   std::vector<Shape> outputs{LinkShape()};
   outputs.insert(outputs.end(), shapes.begin(), shapes.end());
-  Ref<ir::Node> node = ir::Node::Make(WholeOp(), operands, outputs, words);
+  Ref<ir::Node> node = ir::Node::Make(op, operands, outputs, words);
   std::vector<ir::Value> all{{node, 0}};
   for (size_t i = 0; i < shapes.size(); ++i) {
     ir::Value part{node, static_cast<uint32_t>(i + 1)};
@@ -243,7 +272,7 @@ std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
 
   values[0] = chain.link.value();
   std::vector<int64_t> words = c.Encode();
-  if (chain.communicator->local()) {
+  if (chain.communicator->way() != Way::kProcesses) {
     pending->device_ = device;
     pending->finished_ = false;
     RecordWhole(chain, pending->whole_, pending->results_, values, words);

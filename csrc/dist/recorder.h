@@ -7,8 +7,9 @@
 // across graphs. It is alive as long as the process, and so is a piece of each result until it is
 // computed: a collective runs even when nobody wants its result.
 //
-// Between the replicas of one process it is a single call of the program, on the operands' and
-// results' own buffers: a node with the next link and all results, and one node for each of them.
+// Between the replicas of one process, and where the plugin has collectives, it is a single call of
+// the program, on the operands' and results' own buffers: a node with the next link and all
+// results, and one node for each of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -24,4 +24,18 @@ Value ConvertTo(Value x, DType to) {
   return Convert(x, to);
 }
 
+Value ToBits(Value x) {
+  if (x.dtype() == DType::kBool) return Convert(x, DType::kU8);
+  switch (ByteSize(x.dtype())) {
+    case 1: return BitcastConvert(x, DType::kU8);
+    case 2: return BitcastConvert(x, DType::kU16);
+    case 4: return BitcastConvert(x, DType::kU32);
+    default: return BitcastConvert(x, DType::kU64);
+  }
+}
+
+Value FromBits(Value bits, DType to) {
+  return to == DType::kBool ? Convert(bits, to) : BitcastConvert(bits, to);
+}
+
 }  // namespace torch_xla::hlo

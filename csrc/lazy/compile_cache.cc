@@ -54,7 +54,8 @@ CompileCache& CompileCache::Global() {
 }
 
 // On the compilation's own thread.
-void Program::Compile(Runtime& runtime, const std::string& module, int device) {
+void Program::Compile(Runtime& runtime, const std::string& module,
+                      const pjrt::CompileOptions& options, int device) {
   static metrics::Metric* compile_time = metrics::GetMetric("CompileTime");
   pjrt::ExecutablePtr executable;
   Status error;
@@ -68,7 +69,7 @@ void Program::Compile(Runtime& runtime, const std::string& module, int device) {
   }
   try {
     metrics::Timed timed(compile_time);
-    executable = runtime.client().Compile(module, {});
+    executable = runtime.client().Compile(module, options);
     donatable_ = executable->donatable();
     memory_ = executable->memory();
   } catch (const Error& e) {
@@ -130,9 +131,14 @@ std::shared_ptr<Program> CompileCache::GetOrCompile(const Hash& hash,
     // Counted while the thread lives, also when it cannot be started.
     std::shared_ptr<void> running((Runtime::CompileStarted(), nullptr),
                                   [](void*) { Runtime::CompileDone(); });
-    std::thread([&runtime, program = program, module = std::move(s.module), device,
+    pjrt::CompileOptions options;
+    if (s.across_processes) {
+      options.num_replicas = static_cast<int>(runtime.client().process_devices().size());
+      options.devices = {0};
+    }
+    std::thread([&runtime, program = program, module = std::move(s.module), options, device,
                  running = std::move(running)]() mutable {
-      program->Compile(runtime, module, device);
+      program->Compile(runtime, module, options, device);
       running = nullptr;
     }).detach();
   } catch (const Error& e) {

@@ -27,6 +27,7 @@ struct Source {
   ir::Flow flow;
   std::string operators;        // summary for messages
   std::vector<size_t> effects;  // results that are effects (effects.h)
+  bool across_processes = false;
 };
 
 // One program, compiled or about to be.
@@ -45,7 +46,8 @@ class Program {
 
  private:
   friend class CompileCache;
-  void Compile(Runtime& runtime, const std::string& module, int device);
+  void Compile(Runtime& runtime, const std::string& module, const pjrt::CompileOptions& options,
+               int device);
   void Done(pjrt::ExecutablePtr executable, Status error);
 
   ir::Flow flow_;

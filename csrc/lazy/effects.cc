@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kMaxEffects = 4;
 std::array<std::atomic<const ir::OpDef*>, kMaxEffects> effects{};
+std::atomic<const ir::OpDef*> across_processes{nullptr};
 
 }  // namespace
 
@@ -28,6 +29,12 @@ bool IsEffect(const ir::OpDef& op) {
     if (effect == &op) return true;
   }
   return false;
+}
+
+void SetAcrossProcesses(const ir::OpDef& op) { across_processes.store(&op); }
+
+bool IsAcrossProcesses(const ir::OpDef& op) {
+  return across_processes.load(std::memory_order_acquire) == &op;
 }
 
 }  // namespace torch_xla::lazy

@@ -10,4 +10,8 @@ namespace torch_xla::lazy {
 void RegisterEffect(const ir::OpDef& op);
 bool IsEffect(const ir::OpDef& op);
 
+// The operator that makes a program one of all processes, each with a replica on its first device.
+void SetAcrossProcesses(const ir::OpDef& op);
+bool IsAcrossProcesses(const ir::OpDef& op);
+
 }  // namespace torch_xla::lazy

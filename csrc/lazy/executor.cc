@@ -167,6 +167,8 @@ std::shared_ptr<Program> FindProgram(const ir::Graph& graph, const Step& step, i
     s.module = ir::Lower(graph, ir::PlanDonation(graph, updates)).module;
     s.flow = ir::Flow(graph);
     s.operators = ir::Summary(graph);
+    s.across_processes = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                     [](const ir::Node* n) { return IsAcrossProcesses(n->op()); });
     for (size_t i = 0; i < graph.roots.size(); ++i) {
       if (IsEffect(graph.roots[i].node->op())) s.effects.push_back(i);
     }

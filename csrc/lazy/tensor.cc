@@ -12,7 +12,8 @@
 namespace torch_xla::lazy {
 namespace {
 
-// Numbers are taken in blocks: an atomic operation per tensor would be seen in what recording costs.
+// Numbers are taken in blocks: an atomic operation per tensor would be seen in what recording
+// costs.
 uint64_t NextAliasId() {
   constexpr uint64_t kBlock = 1024;
   static std::atomic<uint64_t> next_block{1};

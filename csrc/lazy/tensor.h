@@ -60,7 +60,8 @@ class Alias {
   Alias* prev_ = nullptr;  // registry of the device
   Alias* next_ = nullptr;
 };
-static_assert(sizeof(Alias) <= 64, "made for every operator: one cache line, one block of the pool");
+static_assert(sizeof(Alias) <= 64,
+              "made for every operator: one cache line, one block of the pool");
 
 // One more step over an alias or over another view; immutable but for the cached value.
 class ViewPath {

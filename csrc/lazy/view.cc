@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "hlo/cast.h"
 #include "hlo/constant.h"
 #include "hlo/elementwise.h"
 #include "hlo/movement.h"
@@ -39,26 +40,11 @@ hlo::Value Unexpand(hlo::Value view, const Dims& parent) {
   return hlo::Reshape(first, parent);
 }
 
-// The bits as an unsigned integer, so that a NaN equals itself and zeros have signs.
-hlo::Value Bits(hlo::Value x) {
-  if (x.dtype() == DType::kBool) return hlo::Convert(x, DType::kU8);
-  switch (ByteSize(x.dtype())) {
-    case 1: return hlo::BitcastConvert(x, DType::kU8);
-    case 2: return hlo::BitcastConvert(x, DType::kU16);
-    case 4: return hlo::BitcastConvert(x, DType::kU32);
-    default: return hlo::BitcastConvert(x, DType::kU64);
-  }
-}
-
-hlo::Value FromBits(hlo::Value bits, DType to) {
-  return to == DType::kBool ? hlo::Convert(bits, to) : hlo::BitcastConvert(bits, to);
-}
-
 // Where two values of one shape differ in a bit.
 hlo::Value Changed(hlo::Value a, hlo::Value b) {
-  if (!IsComplex(a.dtype())) return hlo::Ne(Bits(a), Bits(b));
-  return hlo::Or(hlo::Ne(Bits(hlo::Real(a)), Bits(hlo::Real(b))),
-                 hlo::Ne(Bits(hlo::Imag(a)), Bits(hlo::Imag(b))));
+  if (!IsComplex(a.dtype())) return hlo::Ne(hlo::ToBits(a), hlo::ToBits(b));
+  return hlo::Or(hlo::Ne(hlo::ToBits(hlo::Real(a)), hlo::ToBits(hlo::Real(b))),
+                 hlo::Ne(hlo::ToBits(hlo::Imag(a)), hlo::ToBits(hlo::Imag(b))));
 }
 
 // The parent of an expanded view of which some elements were written: of the elements that are one
@@ -77,12 +63,12 @@ hlo::Value UnexpandChanged(hlo::Value parent, hlo::Value view) {
     }
   }
   hlo::Value changed = Changed(view, hlo::BroadcastTo(parent, view.dims()));
-  hlo::Value bits = Bits(view);
+  hlo::Value bits = hlo::ToBits(view);
   hlo::Value written = hlo::Select(changed, bits, hlo::FullLike(bits, 0));
   auto reduce = [&](hlo::Value x, hlo::Reducer reducer) {
     return hlo::Reshape(hlo::Reduce(x, repeated, reducer), small);
   };
-  hlo::Value taken = FromBits(reduce(written, hlo::Reducer::kMax), parent.dtype());
+  hlo::Value taken = hlo::FromBits(reduce(written, hlo::Reducer::kMax), parent.dtype());
   return hlo::Select(reduce(changed, hlo::Reducer::kOr), taken, parent);
 }
 

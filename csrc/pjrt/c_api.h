@@ -57,4 +57,8 @@ std::optional<DType> FromPjrt(
 std::vector<PJRT_NamedValue> ToNamedValues(const Options& options);
 Options FromNamedValues(const PJRT_NamedValue* values, size_t count);
 
+// The store as callbacks of a client.
+class KeyValueStore;
+void SetCallbacks(PJRT_Client_Create_Args& args, KeyValueStore& store);
+
 }  // namespace torch_xla::pjrt

@@ -98,7 +98,8 @@ using ExecutablePtr = std::shared_ptr<Executable>;
 struct CompileOptions {
   int num_replicas = 1;
   // Replicas run on these (indices into devices()); empty: a single-device program compiled
-  // portable (`compile_portable_executable`), that runs wherever ExecuteOptions::device says.
+  // portable (`compile_portable_executable`), that runs wherever ExecuteOptions::device says. {0},
+  // with a replica for each of several processes: on the first device of each.
   std::vector<int> devices;
 };
 
@@ -134,6 +135,8 @@ class Client {
   virtual const std::vector<DeviceInfo>& devices() const = 0;  // addressable ones
   virtual int global_device_count() const = 0;
   virtual int process_index() const = 0;
+  // The global id of the first device of each process.
+  virtual const std::vector<int64_t>& process_devices() const = 0;
 
   // `data` is row-major. `on_done` may be called on any thread, exactly once, also after errors.
   virtual BufferPtr BufferFromHost(const void* data, const Shape& shape, int device,

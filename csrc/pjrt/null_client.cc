@@ -56,6 +56,7 @@ struct NullState {
 
   std::mutex mutex;  // guards what follows
   std::string last_module;
+  CompileOptions last_options;
   std::optional<Status> fail_compile, fail_execute, fail_result;
   std::chrono::milliseconds compile_delay{0};
   std::optional<int64_t> bytes_limit;
@@ -263,11 +264,12 @@ BufferPtr NullClient::BufferFromHost(const void* data, const Shape& shape, int d
 }
 
 ExecutablePtr NullClient::Compile(std::string_view module, const CompileOptions& options) {
-  CheckCompileOptions(options, devices_.size());
+  CheckCompileOptions(options, devices_.size(), process_devices_.size());
   std::chrono::milliseconds delay;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
     state_->last_module = module;
+    state_->last_options = options;
     delay = state_->compile_delay;
   }
   ++state_->compiles;
@@ -277,7 +279,7 @@ ExecutablePtr NullClient::Compile(std::string_view module, const CompileOptions&
 }
 
 ExecutablePtr NullClient::Deserialize(std::string_view serialized, const CompileOptions& options) {
-  CheckCompileOptions(options, devices_.size());
+  CheckCompileOptions(options, devices_.size(), process_devices_.size());
   auto [signature, payload] = UnpackExecutable(serialized);
   XLA_CHECK(signature && payload == kPayload, kDataLoss,
             "the serialized executable is not the null client's");
@@ -305,6 +307,11 @@ int64_t NullClient::deserialize_count() const { return state_->deserializes; }
 int64_t NullClient::execute_count() const { return state_->executes; }
 int64_t NullClient::from_host_count() const { return state_->from_host; }
 int64_t NullClient::to_host_count() const { return state_->to_host; }
+
+CompileOptions NullClient::last_options() const {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->last_options;
+}
 
 std::string NullClient::last_module() const {
   std::lock_guard<std::mutex> lock(state_->mutex);

@@ -29,6 +29,7 @@ class NullClient final : public Client {
   const std::vector<DeviceInfo>& devices() const override { return devices_; }
   int global_device_count() const override { return static_cast<int>(devices_.size()); }
   int process_index() const override { return 0; }
+  const std::vector<int64_t>& process_devices() const override { return process_devices_; }
   BufferPtr BufferFromHost(const void* data, const Shape& shape, int device, HostBuffer semantics,
                            std::function<void()> on_done) override;
   ExecutablePtr Compile(std::string_view module, const CompileOptions& options) override;
@@ -39,12 +40,15 @@ class NullClient final : public Client {
   bool RegisterFfiHandler(const std::string& target, void* handler) override;
 
   // --- For tests. ---
+  // As if it were one of several processes.
+  void SetProcessDevices(std::vector<int64_t> ids) { process_devices_ = std::move(ids); }
   int64_t compile_count() const;  // without deserialized ones
   int64_t deserialize_count() const;
   int64_t execute_count() const;    // launches, however many replicas they have
   int64_t from_host_count() const;  // transfers
   int64_t to_host_count() const;
   std::string last_module() const;  // as compiled last
+  CompileOptions last_options() const;
 
   // The next call throws this.
   void FailNextCompile(Status status);
@@ -67,6 +71,7 @@ class NullClient final : public Client {
 
   const std::shared_ptr<NullState> state_;
   std::vector<DeviceInfo> devices_;
+  std::vector<int64_t> process_devices_{0};
 };
 
 std::shared_ptr<NullClient> MakeNullClientForTest(int num_devices = 1);

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <tuple>
 #include <utility>
 
 #include "pjrt/c_api.h"
 #include "pjrt/client.h"
 #include "pjrt/compile_options.h"
+#include "pjrt/key_value.h"
 #include "pjrt/plugin_library.h"
 #include "pjrt/plugin_objects.h"
 #include "pjrt/signature.h"
@@ -30,6 +32,7 @@ class PluginClient final : public Client {
   const std::vector<DeviceInfo>& devices() const override { return devices_; }
   int global_device_count() const override { return global_device_count_; }
   int process_index() const override { return process_index_; }
+  const std::vector<int64_t>& process_devices() const override { return process_devices_; }
 
   BufferPtr BufferFromHost(const void* data, const Shape& shape, int device, HostBuffer semantics,
                            std::function<void()> on_done) override;
@@ -55,6 +58,7 @@ class PluginClient final : public Client {
   std::string platform_version_;
   int process_index_ = 0;
   int global_device_count_ = 0;
+  std::vector<int64_t> process_devices_;
   std::vector<DeviceInfo> devices_;
 };
 
@@ -79,6 +83,12 @@ void PluginClient::ReadDevices() {
   all.client = core_->client;
   PJRT_CALL(api(), PJRT_Client_Devices, all);
   global_device_count_ = static_cast<int>(all.num_devices);
+  std::map<int, int64_t> first;  // by process
+  for (size_t i = 0; i < all.num_devices; ++i) {
+    const DeviceInfo info = ReadDevice(all.devices[i]);
+    first.try_emplace(info.process_index, info.id);
+  }
+  for (const auto& [process, id] : first) process_devices_.push_back(id);
   PJRT_ARGS(PJRT_Client_AddressableDevices, mine);
   mine.client = core_->client;
   PJRT_CALL(api(), PJRT_Client_AddressableDevices, mine);
@@ -178,9 +188,11 @@ BufferPtr PluginClient::BufferFromHost(const void* data, const Shape& shape, int
 }
 
 std::string PluginClient::EncodeOptions(const CompileOptions& options) const {
-  CheckCompileOptions(options, devices_.size());
+  CheckCompileOptions(options, devices_.size(), process_devices_.size());
   std::vector<int64_t> ids;
   for (int d : options.devices) ids.push_back(devices_[static_cast<size_t>(d)].id);
+  if (static_cast<size_t>(options.num_replicas) > ids.size() && !ids.empty())
+    ids = process_devices_;
   return EncodeCompileOptions(ids, platform_name_ == "cpu" || platform_name_ == "host");
 }
 
@@ -249,6 +261,7 @@ std::pair<PJRT_Client*, Status> CreateClient(const PJRT_Api* api, const Options&
   PJRT_ARGS(PJRT_Client_Create, args);
   args.create_options = values.data();
   args.num_options = values.size();
+  if (KeyValueStore* store = GetKeyValueStore()) SetCallbacks(args, *store);
   Status status = TakeError(api, api->PJRT_Client_Create(&args), "PJRT_Client_Create");
   return {args.client, std::move(status)};
 }

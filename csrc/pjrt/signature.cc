@@ -241,11 +241,13 @@ void CheckLaunch(const Signature* signature, std::span<const int> devices,
   if (signature) CheckDonatedOnce(*signature, arguments, options);
 }
 
-void CheckCompileOptions(const CompileOptions& options, size_t num_devices) {
-  size_t expected = options.devices.empty() ? 1 : options.devices.size();
-  XLA_CHECK(options.num_replicas >= 1 && static_cast<size_t>(options.num_replicas) == expected,
-            kInvalidArgument, "num_replicas is ", options.num_replicas, ", but ",
-            options.devices.size(), " device(s) are named");
+void CheckCompileOptions(const CompileOptions& options, size_t num_devices, size_t num_processes) {
+  const size_t expected = options.devices.empty() ? 1 : options.devices.size();
+  const auto replicas = static_cast<size_t>(options.num_replicas);
+  const bool across = options.devices == std::vector<int>{0} && replicas == num_processes;
+  XLA_CHECK(options.num_replicas >= 1 && (replicas == expected || across), kInvalidArgument,
+            "num_replicas is ", options.num_replicas, ", but ", options.devices.size(),
+            " device(s) are named, and there are ", num_processes, " process(es)");
   for (size_t i = 0; i < options.devices.size(); ++i) {
     int d = options.devices[i];
     XLA_CHECK(d >= 0 && static_cast<size_t>(d) < num_devices, kInvalidArgument, "device ", d,

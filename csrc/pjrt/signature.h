@@ -34,7 +34,7 @@ void CheckLaunch(const Signature* signature, std::span<const int> devices,
                  std::span<const std::vector<Buffer*>> arguments, const ExecuteOptions& options);
 
 // Throws kInvalidArgument when the replicas do not fit the devices or these are out of range.
-void CheckCompileOptions(const CompileOptions& options, size_t num_devices);
+void CheckCompileOptions(const CompileOptions& options, size_t num_devices, size_t num_processes);
 
 // A serialized executable of ours: checksum and signature before the plugin's bytes. Unpack throws
 // kDataLoss on anything damaged or foreign: a plugin may crash on such bytes.

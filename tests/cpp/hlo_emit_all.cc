@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "hlo/builder.h"
+#include "hlo/collective.h"
 #include "hlo/constant.h"
 #include "hlo/control.h"
 #include "hlo/dot.h"
@@ -341,6 +342,20 @@ void Dots() {
   });
 }
 
+void Collectives() {
+  PrintForEachType("all_reduce", [](Builder& b, DType t) -> Values {
+    Value x = P(b, t, {4, 3});
+    return {AllReduce(x, {{0, 1}, {2, 3}}, Reducer::kSum),
+            AllReduce(x, {{0, 2, 3}, {1}}, Reducer::kProd)};
+  });
+  PrintForEachType("collectives", [](Builder& b, DType t) -> Values {
+    Value x = P(b, t, {4, 3});
+    return {AllGather(x, 1, {{0, 1}, {3, 2}}), ReduceScatter(x, 0, {{0, 1}, {2, 3}}, Reducer::kSum),
+            AllToAll(x, 0, {{0, 1, 2, 3}}), CollectivePermute(x, {{0, 1}, {1, 2}})};
+  });
+  Print("replica_id", [](Builder& b) -> Values { return {ReplicaId(b)}; });
+}
+
 void Control() {
   Print("while", [](Builder& b) -> Values {
     Value x = PF(b, {3});
@@ -447,6 +462,7 @@ int main() {
   Movement();
   Reductions();
   Dots();
+  Collectives();
   Control();
   Modules();
   return 0;

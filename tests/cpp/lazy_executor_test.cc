@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/metrics.h"
 #include "lazy/compile_cache.h"
+#include "lazy/effects.h"
 #include "lazy_testing.h"
 
 namespace torch_xla::lazy {
@@ -300,6 +301,24 @@ TEST_F(Executor, MovingAPositionCompilesNothing) {
     Sync(0, true);
   }
   EXPECT_EQ(client_->compile_count(), 1);
+}
+
+TEST_F(Executor, AProgramOfAllProcessesHasAReplicaInEach) {
+  client_->SetProcessDevices({0, 8, 16});
+  static const ir::OpDef across("test::across", LowerAdd);
+  SetAcrossProcesses(across);
+  Tensor x = Upload();
+  Tensor alone = Add(x, x);
+  Sync(0, true);
+  EXPECT_EQ(client_->last_options().num_replicas, 1);
+  EXPECT_TRUE(client_->last_options().devices.empty());
+  ir::Value operands[] = {x.value(), x.value()};
+  Tensor sum({ir::Node::Make(across, operands, kShape), 0}, 0);
+  Tensor more = Add(sum, x);
+  Sync(0, true);
+  EXPECT_EQ(client_->last_options().num_replicas, 3);
+  EXPECT_EQ(client_->last_options().devices, std::vector<int>{0});
+  EXPECT_TRUE(Computed(more));
 }
 
 TEST_F(Executor, TheCacheForgetsTheLeastRecentlyUsed) {

@@ -1,12 +1,17 @@
 // Loading plugins, the version of their interface, and client options, on altered function tables.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "pjrt/compile_options.h"
+#include "pjrt/key_value.h"
 #include "pjrt/plugin_library.h"
 #include "pjrt_testing.h"
 
@@ -201,6 +206,75 @@ TEST_F(PluginTest, UnknownOptionsAreDroppedBadValuesAreNot) {
             "PJRT plugin 'refusing' could not make a client: PJRT_Client_Create: cannot use the "
             "value of bad_value");
   EXPECT_EQ(Refusal::calls.size(), 1u);
+}
+
+class Notes final : public KeyValueStore {
+ public:
+  std::string Get(const std::string& key, std::chrono::milliseconds limit) override {
+    if (auto value = TryGet(key)) return *value;
+    Throw(Code::kDeadlineExceeded, "waited ", limit.count(), " ms for ", key);
+  }
+  std::optional<std::string> TryGet(const std::string& key) override {
+    auto it = notes.find(key);
+    return it == notes.end() ? std::nullopt : std::optional(it->second);
+  }
+  void Set(const std::string& key, const std::string& value) override { notes[key] = value; }
+  std::map<std::string, std::string> notes;
+};
+
+TEST_F(PluginTest, ClientsGetTheStore) {
+  static PJRT_Client_Create_Args seen;
+  static PJRT_Api asking;
+  asking = table;
+  asking.PJRT_Client_Create = [](PJRT_Client_Create_Args* args) {
+    seen = *args;
+    return real->PJRT_Client_Create(args);
+  };
+  PluginLibrary::Adopt("asking", &asking);
+  MakePluginClient("asking", {});
+  EXPECT_EQ(seen.kv_get_callback, nullptr);
+  auto store = std::make_shared<Notes>();
+  SetKeyValueStore(store);
+  MakePluginClient("asking", {});
+  ASSERT_NE(seen.kv_get_callback, nullptr);
+
+  static Status refused;
+  static PJRT_CallbackError fail = [](PJRT_Error_Code code, const char* text, size_t n) {
+    refused = {static_cast<Code>(code), std::string(text, n)};
+    return reinterpret_cast<PJRT_Error*>(&refused);
+  };
+  const std::string key = "id", value("a\0b", 3);
+  PJRT_KeyValuePutCallback_Args put{};
+  put.key = key.data();
+  put.key_size = key.size();
+  put.value = value.data();
+  put.value_size = value.size();
+  put.callback_error = &fail;
+  put.user_arg = seen.kv_put_user_arg;
+  EXPECT_EQ(seen.kv_put_callback(&put), nullptr);
+  EXPECT_EQ(store->notes.at("id"), value);
+
+  PJRT_KeyValueGetCallback_Args get{};
+  get.key = key.data();
+  get.key_size = key.size();
+  get.timeout_in_ms = 7;
+  get.callback_error = &fail;
+  get.user_arg = seen.kv_get_user_arg;
+  ASSERT_EQ(seen.kv_get_callback(&get), nullptr);
+  EXPECT_EQ(std::string(get.value, get.value_size), value);
+  get.value_deleter_callback(get.value);
+  PJRT_KeyValueTryGetCallback_Args look{};
+  look.key = "other";
+  look.key_size = 5;
+  look.callback_error = &fail;
+  look.user_arg = seen.kv_try_get_user_arg;
+  EXPECT_NE(seen.kv_try_get_callback(&look), nullptr);
+  EXPECT_EQ(refused.code, Code::kNotFound);
+  get.key = "other";
+  get.key_size = 5;
+  EXPECT_NE(seen.kv_get_callback(&get), nullptr);
+  EXPECT_EQ(refused.code, Code::kDeadlineExceeded);
+  EXPECT_TRUE(Contains(refused.message, "7 ms for other")) << refused.message;
 }
 
 TEST_F(PluginTest, UnknownOptionOnTheRealPlugin) {

@@ -135,7 +135,14 @@ def client_options(platform: str) -> dict[str, Any]:
         return {}
     if platform == "CPU":
         return {"cpu_device_count": 1}
-    return {"visible_devices": [world.local_rank]} if platform in ("CUDA", "ROCM") else {}
+    # The plugin's clients find each other through our store, and have collectives of their own.
+    from torch._C._distributed_c10d import PrefixStore
+
+    _XLAC._xla_set_key_value_store(PrefixStore("pjrt", store().clone()))
+    options: dict[str, Any] = {"num_nodes": world.size, "node_id": world.rank}
+    if platform in ("CUDA", "ROCM"):
+        options["visible_devices"] = [world.local_rank]
+    return options
 
 
 # --- the store
@@ -413,6 +420,9 @@ def ensure_communicator(device: int) -> None:
     if _XLAC._xla_has_communicator(device):
         return
     world = of_process()
+    if _XLAC._xla_platform() != "CPU":
+        _XLAC._xla_set_native_communicator(device, world.rank, world.size)
+        return
     callbacks = _Callbacks(world)
     _XLAC._xla_set_communicator(
         device,
