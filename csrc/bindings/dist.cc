@@ -162,7 +162,7 @@ void InitDist(py::module_& m) {
   m.def("_xla_collective_start", &Start, py::arg("parts"), py::arg("scope"));
   m.def("_xla_set_communicator", &SetCommunicator, py::arg("device"), py::arg("rank"),
         py::arg("size"), py::arg("connect"), py::arg("compare"), py::arg("give_up"));
-  py::class_<TransportHolder, std::shared_ptr<TransportHolder>>(m, "_XlaTransport");
+  const py::class_<TransportHolder, std::shared_ptr<TransportHolder>> holder(m, "_XlaTransport");
   m.def("_xla_open_shared_memory", &OpenSharedMemory);
   m.def("_xla_shared_address", &SharedAddressFor, py::arg("members"));
   m.def("_xla_shared_transport", &SharedTransport, py::arg("index"), py::arg("addresses"));
