@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .PHONY: help dev test cpptest pytest demo bench check format formatcheck house lint lintall types \
-	asan tsan wheel acceptance fuzz test-ops test-plugins check-torch clean
+	asan tsan wheel acceptance fuzz test-ops test-plugins test-spawns check-torch clean
 help:  ## this list
 	@sed -nE 's/^([a-z-]+):.*  ## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -56,7 +56,7 @@ dev: $(VENV)/.build.stamp build/dev/build.ninja  ## build what changed; `import 
 demo: dev $(VENV)/.demo.stamp  ## train a small model on the CPU device
 	$(PY) examples/train_digits.py $(ARGS)
 
-bench: dev $(VENV)/.demo.stamp  ## time recording, dispatch and training steps against torch
+bench: dev $(VENV)/.demo.stamp  ## time recording, dispatch, training steps and collectives against torch
 	$(PY) benchmarks/record.py $(ARGS)
 	$(PY) benchmarks/collectives.py
 
@@ -86,6 +86,9 @@ fuzz: dev $(VENV)/.test.stamp  ## random programs of views and writes against ea
 
 test-ops: dev $(VENV)/.test.stamp  ## PyTorch's op_db against the CPU; ARGS="--mode backward --dtype float32"
 	$(PY) -m tests.ops.sweep $(ARGS)
+
+test-spawns: dev $(VENV)/.test.stamp  ## 100 spawns of 4 processes in a row; ARGS="--spawns 10"
+	$(PY) tools/test_spawns.py $(ARGS)
 
 build/plugins/.stamp: requirements/plugins.txt | $(PY)
 	$(PY) -m pip install -q --no-deps --upgrade --target build/plugins -r $<

@@ -157,24 +157,44 @@ def training(rounds, batch):
     say("  xla DDP / torch DDP", f"{median_ratio(times, 'xla DDP', 'torch DDP (gloo)'):.2f}")
     say("  xla alone / torch alone", f"{median_ratio(times, 'xla, alone', 'torch, alone'):.2f}")
     say("  xla DDP / xla alone", f"{median_ratio(times, 'xla DDP', 'xla, alone'):.2f}")
-    overlap(make_step("xla", group, batch, True))
 
 
-def overlap(step, steps=10):
-    """How much of the communication a step waits for."""
-    for _ in range(3):
-        step()
-    dist.barrier()
-    metrics.clear_metrics()
-    for _ in range(steps):
-        step()
-    for name, what in (
-        ("CollectiveTime", "communicating, ms per step"),
-        ("CollectiveWaitTime", "of which waited for"),
-    ):
-        data = metrics.metric_data(name)
-        assert data is not None
-        say(f"  {what}", f"{data[1] / steps / 1e6:.2f}")
+def perceptron_step(bucket_mb):
+    """A step of a perceptron of 8 million weights; None: without averaging the gradients."""
+    torch.manual_seed(0)
+    layers = [m for _ in range(8) for m in (nn.Linear(1024, 1024), nn.ReLU())]
+    model = nn.Sequential(*layers).to("xla")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.randn(64, 1024).to("xla")
+
+    def step():
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        if bucket_mb is not None:
+            gradients = [p.grad for p in model.parameters()]
+            xm.all_reduce_bucketized_gradients(gradients, 0.5, None, bucket_cap_mb=bucket_mb)
+        optimizer.step()
+        torch_xla.sync(wait=True)
+
+    return step
+
+
+def overlap(rounds):
+    """How much of the communication a step waits for, in small buckets and in one."""
+    steps = {"alone": None, "buckets of 4 MB": 4, "one bucket": 1000}
+    times = in_turns({name: perceptron_step(mb) for name, mb in steps.items()}, rounds)
+    say("perceptron step, 34 MB of gradients", "ms", "moving", "waiting")
+    for name, bucket_mb in steps.items():
+        step = perceptron_step(bucket_mb)
+        for _ in range(3):
+            step()
+        dist.barrier()
+        metrics.clear_metrics()
+        for _ in range(rounds):
+            step()
+        data = [metrics.metric_data(f"Collective{what}Time") for what in ("", "Wait")]
+        spent = [f"{d[1] / rounds / 1e6:.1f}" if d else "" for d in data]
+        say(f"  {name}", f"{statistics.median(times[name]) * 1e3:.1f}", *spent)
 
 
 def run_all_reduce(index, args):
@@ -186,6 +206,7 @@ def run_all_reduce(index, args):
 def run_training(index, args):
     prepare()
     training(args.rounds, args.batch)
+    overlap(args.rounds)
     dist.destroy_process_group()
 
 

@@ -1,6 +1,6 @@
 """Trains a small transformer whose every layer is cut over the replicas (tensor parallelism).
 
-    python examples/train_tensor_parallel.py [--replicas 2] [--steps 200]
+    python examples/train_tensor_parallel.py [--replicas 2] [--steps 300]
 
 It learns the Zen of Python by heart, letter by letter, and says some of it at the end. Each replica
 holds a part of the vocabulary, of the heads and of the hidden features; all see the same batches.
@@ -109,7 +109,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--replicas", type=int, default=2, choices=(1, 2, 4))
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=300)
     args = parser.parse_args()
     xmp.spawn(train, (args,), args.replicas)
 

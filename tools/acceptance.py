@@ -1,4 +1,4 @@
-"""Runs the acceptance checks and cases that tests/promised.txt names, with the Python that runs this.
+"""Runs the acceptance checks and cases that tests/promised.txt names, with this Python.
 
     python tools/acceptance.py [name...]
 

@@ -185,7 +185,7 @@ void InitDist(py::module_& m) {
         pjrt::SetKeyValueStore(dist::MakeKeyValueStore(store));
       },
       py::arg("store"));
-  py::class_<TransportHolder, std::shared_ptr<TransportHolder>>(m, "_XlaTransport");
+  const py::class_<TransportHolder, std::shared_ptr<TransportHolder>> holder(m, "_XlaTransport");
   m.def("_xla_open_shared_memory", &OpenSharedMemory);
   m.def("_xla_shared_address", &SharedAddressFor, py::arg("members"));
   m.def("_xla_shared_transport", &SharedTransport, py::arg("index"), py::arg("addresses"));

@@ -16,18 +16,7 @@ struct Header {
   int64_t fingerprint;
 };
 
-class Heap final : public Memory {
- public:
-  char* Allocate(size_t size) override { return new char[std::max<size_t>(size, 1)]; }
-  void Free(char* data, size_t) override { delete[] data; }
-};
-
 }  // namespace
-
-std::shared_ptr<Memory> HeapMemory() {
-  static auto* memory = new std::shared_ptr<Memory>(std::make_shared<Heap>());
-  return *memory;
-}
 
 Communicator::Communicator(World world) : world_(std::move(world)) {
   everyone_.resize(static_cast<size_t>(world_.size));
@@ -131,6 +120,7 @@ void Communicator::Finish(int64_t sequence, size_t part, void* out, size_t bytes
   }
   Block& data = entry->data[part];
   XLA_INTERNAL_CHECK(data.data != nullptr && data.size >= bytes);
+  WantLargePages(out, bytes);
   std::memcpy(out, data.data.get(), bytes);
   std::lock_guard<std::mutex> lock(mutex_);
   Free(std::move(data));

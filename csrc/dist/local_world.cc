@@ -1,13 +1,11 @@
 #include "dist/local_world.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 
 #include "base/wait.h"
+#include "dist/memory.h"
 #include "dist/reduce.h"
 
 namespace torch_xla::dist {
@@ -113,15 +111,6 @@ void RunShare(const Share& s) {
   }
 }
 
-// Results are fresh memory, and most of the time to write them goes into its pages.
-void WantLargePages(const PartBuffers& b) {
-  constexpr size_t kLarge = size_t{1} << 22;
-  if (b.out.size() < kLarge || b.tensors[0].data() == b.out.data()) return;
-  const auto page = static_cast<size_t>(getpagesize());
-  const size_t skip = (page - reinterpret_cast<uintptr_t>(b.out.data()) % page) % page;
-  madvise(b.out.data() + skip, (b.out.size() - skip) / page * page, MADV_HUGEPAGE);
-}
-
 }  // namespace
 
 // One collective of one scope. The fields are guarded by the world's mutex until all are there.
@@ -203,7 +192,9 @@ void LocalWorld::Leave(Meeting& meeting) {
 }
 
 void LocalWorld::Run(const Ranks& scope, const Guest& me) {
-  for (const PartBuffers& b : me.buffers->parts) WantLargePages(b);
+  for (const PartBuffers& b : me.buffers->parts) {
+    if (b.tensors[0].data() != b.out.data()) WantLargePages(b.out.data(), b.out.size());
+  }
   const std::shared_ptr<Meeting> meeting = Meet(scope, PlaceOf(scope, me.rank), me);
   const std::vector<Guest>& guests = meeting->guests;
   const bool same = std::all_of(guests.begin(), guests.end(), [&](const Guest& g) {

@@ -18,6 +18,10 @@ class Memory {
 // new and delete.
 std::shared_ptr<Memory> HeapMemory();
 
+// Results are fresh memory, and most of the time to write them goes into its pages: large ones
+// where that pays. Nothing is written.
+void WantLargePages(void* data, size_t size);
+
 struct FreeBytes {
   Memory* memory = nullptr;
   size_t size = 0;

@@ -65,14 +65,15 @@ def rank_text(out, rank):
     return out.split(f"<rank {rank}: ")[1].split(">")[0]
 
 
-def run(run_program, how, start_method="spawn"):
-    p = run_program(PROGRAM, how, start_method, timeout=120, XLA_WAIT_TIMEOUT_S=LIMIT)
+def run(run_program, how, start_method="spawn", **env):
+    p = run_program(PROGRAM, how, start_method, timeout=120, XLA_WAIT_TIMEOUT_S=LIMIT, **env)
     assert p.returncode == 0 and "NO ERROR" not in p.stdout, p.stdout + p.stderr
     return p.stdout
 
 
-def test_a_rank_is_killed(run_program):
-    out = run(run_program, "kill")
+@pytest.mark.parametrize("shared_memory", ["1", "0"])
+def test_a_rank_is_killed(run_program, shared_memory):
+    out = run(run_program, "kill", XLA_SHARED_MEMORY=shared_memory)
     parent = out.split("[parent: ")[1]
     assert parent.startswith("ProcessExitedException: process 1 was ended by SIGKILL"), out
     told = [rank_text(out, r) for r in (0, 2) if f"<rank {r}: " in out]
@@ -92,9 +93,10 @@ def test_a_rank_leaves_early(run_program):
     assert "rank 1 has ended" in rank_text(out, 0) + rank_text(out, 2), out
 
 
-def test_a_rank_stalls(run_program):
+@pytest.mark.parametrize("shared_memory", ["1", "0"])
+def test_a_rank_stalls(run_program, shared_memory):
     start = time.monotonic()
-    out = run(run_program, "stall")
+    out = run(run_program, "stall", XLA_SHARED_MEMORY=shared_memory)
     assert "no sign of rank 1" in rank_text(out, 0), out
     assert "collective 3, all_reduce(sum, Float[1000]) at " in rank_text(out, 0)
     assert time.monotonic() - start < 80

@@ -233,7 +233,7 @@ class GradBucket:
 
 
 def _cut(flat: torch.Tensor, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
-    pieces = flat.split([s.numel() for s in shapes])
+    pieces = torch.split(flat, [s.numel() for s in shapes])
     return [p.view(s) for p, s in zip(pieces, shapes, strict=True)]
 
 
@@ -321,7 +321,7 @@ def wrap() -> None:
             return
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-        compress = kind == dist.BuiltinCommHookType.FP16_COMPRESS
+        compress = kind == module.BuiltinCommHookType.FP16_COMPRESS
         hook: Any = default_hooks.fp16_compress_hook if compress else default_hooks.allreduce_hook
         reducer.set_hook(reducer._group, hook)
 

@@ -98,6 +98,8 @@ def _slice(t: torch.Tensor, dim: int, groups: Groups) -> nn.Parameter:
 class _Parallel(nn.Module):
     """A module with parameters that are slices; ``_dims`` has their dimensions."""
 
+    weight: nn.Parameter
+    bias: nn.Parameter | None
     _dims: dict[str, int]
 
     def __init__(self, groups: Groups) -> None:
@@ -113,7 +115,9 @@ class _Parallel(nn.Module):
             self._dims[name] = dim
 
     def _whole(self, name: str) -> torch.Tensor:
-        return xm.all_gather(self.get_parameter(name).detach(), self._dims[name], self.groups)
+        slice_ = self.get_parameter(name).detach()
+        whole: torch.Tensor = xm.all_gather(slice_, self._dims[name], self.groups)
+        return whole
 
 
 def full_state_dict(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -307,7 +311,8 @@ class _CrossEntropy(torch.autograd.Function):
         xm.all_reduce(xm.REDUCE_SUM, [total, chosen], groups=groups)
         ctx.dtype = logits.dtype
         ctx.save_for_backward(exp / total.unsqueeze(-1), local, mine)
-        return total.log() - chosen
+        losses: torch.Tensor = total.log() - chosen
+        return losses
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:

@@ -226,9 +226,9 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
     ) -> dist.Work:
         n = self.size()
         if any(sizes and len(set(sizes)) != 1 for sizes in (out_sizes, in_sizes)):
-            outputs = list(output.split(list(out_sizes) or output.size(0) // n))
             return self._uneven_all_to_all(
-                outputs, list(input.split(list(in_sizes) or input.size(0) // n))
+                torch.split(output, list(out_sizes) or output.size(0) // n),
+                torch.split(input, list(in_sizes) or input.size(0) // n),
             )
         if input.dim() == 0 or input.size(0) % n:
             raise ValueError(f"dimension 0 of {list(input.shape)} cannot be cut into {n} slices")
