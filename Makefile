@@ -56,8 +56,9 @@ dev: $(VENV)/.build.stamp build/dev/build.ninja  ## build what changed; `import 
 demo: dev $(VENV)/.demo.stamp  ## train a small model on the CPU device
 	$(PY) examples/train_digits.py $(ARGS)
 
-bench: dev $(VENV)/.demo.stamp  ## time recording, dispatch, training steps and collectives against torch
+bench: dev $(VENV)/.demo.stamp  ## time recording, steps, convolutions and collectives against torch
 	$(PY) benchmarks/record.py $(ARGS)
+	$(PY) benchmarks/convolution.py
 	$(PY) benchmarks/collectives.py
 
 wheel: dev  ## dist/torch_xla-*.whl out of the objects of build/dev

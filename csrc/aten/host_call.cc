@@ -166,12 +166,12 @@ std::vector<at::Tensor> TensorsOver(const ffi::Values& values) {
   return out;
 }
 
-// The results of an operator, those in a list one by one.
+// The results of an operator that there are, those in a list one by one.
 std::vector<at::Tensor> TensorsOf(const torch::jit::Stack& stack) {
   std::vector<at::Tensor> out;
   for (const IValue& v : stack) {
     if (v.isTensor()) {
-      out.push_back(v.toTensor());
+      if (v.toTensor().defined()) out.push_back(v.toTensor());
     } else {
       for (const at::Tensor& t : v.toTensorVector()) out.push_back(t);
     }
@@ -207,16 +207,6 @@ void Run(const ffi::CallFrame& frame) {
                 " instead of ", results[i].sizes());
     results[i].copy_(t);
   }
-}
-
-// Whether the plugin runs on the host and takes our handler.
-bool Available() {
-  static const bool available = [] {
-    pjrt::Client& client = lazy::Runtime::Get().client();
-    return client.platform_name() == "cpu" &&
-           client.RegisterFfiHandler(kTarget, reinterpret_cast<void*>(&ffi::Handle<&Run>));
-  }();
-  return available;
 }
 
 // ---- Recording.
@@ -275,7 +265,7 @@ class HostCall final : public c10::OperatorKernel {
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack) {
-    if (!Available()) return RunOnHost(op, keys, stack);
+    if (!HostCallsAvailable()) return RunOnHost(op, keys, stack);
     size_t n = op.schema().arguments().size();
     std::vector<IValue> args(stack->end() - static_cast<ptrdiff_t>(n), stack->end());
     stack->resize(stack->size() - n);
@@ -343,6 +333,46 @@ class HostCall final : public c10::OperatorKernel {
 };
 
 }  // namespace
+
+bool HostCallsAvailable() {
+  static const bool available = [] {
+    pjrt::Client& client = lazy::Runtime::Get().client();
+    return client.platform_name() == "cpu" &&
+           client.RegisterFfiHandler(kTarget, reinterpret_cast<void*>(&ffi::Handle<&Run>));
+  }();
+  return available;
+}
+
+HostCallArguments& HostCallArguments::Tensor(bool defined) {
+  text_ += defined ? 'T' : 'N';
+  return *this;
+}
+HostCallArguments& HostCallArguments::Int(int64_t v) {
+  AppendNumber(text_, 'i', v);
+  return *this;
+}
+HostCallArguments& HostCallArguments::Bool(bool v) {
+  AppendNumber(text_, 'b', v);
+  return *this;
+}
+HostCallArguments& HostCallArguments::Ints(Span v) {
+  AppendNumber(text_, 'I', static_cast<int64_t>(v.size()));
+  for (int64_t i : v) Int(i);
+  return *this;
+}
+HostCallArguments& HostCallArguments::Bools(std::span<const bool> v) {
+  AppendNumber(text_, 'B', static_cast<int64_t>(v.size()));
+  for (bool b : v) Bool(b);
+  return *this;
+}
+
+std::vector<hlo::Value> CallHost(hlo::Builder& b, const std::string& name,
+                                 const HostCallArguments& arguments,
+                                 std::span<const hlo::Value> operands,
+                                 std::span<const Shape> results) {
+  return hlo::CustomCall(b, kTarget, operands, results,
+                         {{"call", "aten::" + name + ' ' + arguments.text()}});
+}
 
 void RegisterHostCall(torch::Library& m, const char* name, ShapesFn shapes) {
   m.impl(name, torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(

@@ -3,6 +3,7 @@
 #include <ATen/ops/convolution_backward_overrideable_ops.h>
 #include <ATen/ops/convolution_overrideable_ops.h>
 
+#include "aten/host_call.h"
 #include "hlo/dot.h"
 #include "ops/lowering.h"
 
@@ -88,6 +89,22 @@ Value WeightGradient(Value x, Value y, const Geometry& g, const Dims& k) {
                           x.builder().precision(), Wide(x.dtype()));
 }
 
+// On the host PyTorch's kernels are faster than the CPU plugins' own code, several times so for 1x1
+// windows and for groups of a channel (benchmarks/convolution.py). For other types they have not
+// all kernels, and a precision that is lowered is the compiler's business.
+bool OnHost(const hlo::Builder& b, const Shape& y) {
+  const DType t = y.dtype;
+  return (t == DType::kF32 || t == DType::kF64 || t == DType::kBF16) && y.numel() != 0 &&
+         b.precision() == hlo::Precision::kHighest && HostCallsAvailable();
+}
+
+// The arguments from `stride` to `groups`, which both operators have.
+void AppendGeometry(HostCallArguments& a, const Geometry& g, bool transposed,
+                    const Dims& output_padding) {
+  a.Ints(g.stride).Ints(g.padding).Ints(g.dilation).Bool(transposed).Ints(output_padding).Int(
+      g.groups);
+}
+
 struct Convolution {
   static Shape Infer(const Arg& x, const Arg& w, const Arg*, Span stride, Span padding,
                      Span dilation, bool transposed, Span output_padding, int64_t groups) {
@@ -104,8 +121,17 @@ struct Convolution {
     return out;
   }
   static Value Lower(const Shape& out, Value x, Value w, std::optional<Value> bias, Span stride,
-                     Span padding, Span dilation, bool transposed, Span, int64_t groups) {
+                     Span padding, Span dilation, bool transposed, Span output_padding,
+                     int64_t groups) {
     Geometry g(stride, padding, dilation, groups, out.rank() - 2);
+    if (OnHost(x.builder(), out)) {
+      HostCallArguments a;
+      a.Tensor().Tensor().Tensor(bias.has_value());
+      AppendGeometry(a, g, transposed, Geometry::Fill(output_padding, out.rank() - 2));
+      std::vector<Value> operands{x, w};
+      if (bias) operands.push_back(*bias);
+      return CallHost(x.builder(), "convolution", a, operands, std::span(&out, 1))[0];
+    }
     Value y = transposed ? ConvolveBack(x, w, g, Spatial(out.dims))
                          : Convolve(x, w, g, Spatial(out.dims));
     if (bias) y = hlo::Add(y, AlongDim(hlo::ConvertTo(*bias, y.dtype()), out.dims, 1));
@@ -123,18 +149,30 @@ struct ConvolutionBackward {
     return shapes;
   }
   static std::vector<Value> Lower(const std::vector<Shape>& out, Value y, Value x, Value w,
-                                  Span stride, Span padding, Span dilation, bool transposed, Span,
-                                  int64_t groups, std::array<bool, 3> mask) {
+                                  Span stride, Span padding, Span dilation, bool transposed,
+                                  Span output_padding, int64_t groups, std::array<bool, 3> mask) {
     int64_t n = x.rank() - 2;
     Geometry g(stride, padding, dilation, groups, n);
+    const size_t products = size_t{mask[0]} + size_t{mask[1]};
     std::vector<Value> grads;
-    if (mask[0]) {
-      grads.push_back(transposed ? Convolve(y, w, g, Spatial(x.dims()))
-                                 : ConvolveBack(y, w, g, Spatial(x.dims())));
-    }
-    if (mask[1]) {
-      grads.push_back(transposed ? WeightGradient(y, x, g, Spatial(w.dims()))
-                                 : WeightGradient(x, y, g, Spatial(w.dims())));
+    if (products > 0 && OnHost(x.builder(), y.shape())) {
+      HostCallArguments a;
+      a.Tensor().Tensor().Tensor().Tensor(/*defined=*/false);  // no sizes of the bias
+      AppendGeometry(a, g, transposed, Geometry::Fill(output_padding, n));
+      const bool wanted[] = {mask[0], mask[1], false};
+      a.Bools(wanted);
+      const Value operands[] = {y, x, w};
+      grads = CallHost(x.builder(), "convolution_backward", a, operands,
+                       std::span(out).first(products));
+    } else {
+      if (mask[0]) {
+        grads.push_back(transposed ? Convolve(y, w, g, Spatial(x.dims()))
+                                   : ConvolveBack(y, w, g, Spatial(x.dims())));
+      }
+      if (mask[1]) {
+        grads.push_back(transposed ? WeightGradient(y, x, g, Spatial(w.dims()))
+                                   : WeightGradient(x, y, g, Spatial(w.dims())));
+      }
     }
     if (mask[2]) grads.push_back(Sum(Widen(y), AllBut(y.rank(), 1)));
     for (size_t i = 0; i < grads.size(); ++i) grads[i] = hlo::ConvertTo(grads[i], out[i].dtype);
