@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -207,8 +208,10 @@ double Runtime::MemoryLimit(int device) const {
   }
   double used = 0;
   if (std::FILE* f = std::fopen("/proc/self/statm", "re")) {
-    double pages = 0;
-    if (std::fscanf(f, "%lf", &pages) == 1) used = pages * static_cast<double>(getpagesize());
+    char line[64] = {};
+    if (std::fgets(line, sizeof(line), f) != nullptr) {
+      used = std::strtod(line, nullptr) * static_cast<double>(getpagesize());
+    }
     std::fclose(f);
   }
   return std::min(fixed, static_cast<double>(limit.rlim_cur) - used);

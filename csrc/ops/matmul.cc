@@ -52,12 +52,13 @@ namespace {
 
 // What a product contracts and batches over.
 struct Product {
-  Dims batch, lhs_contract, rhs_contract;
+  Span batch, lhs_contract, rhs_contract;
 };
-const Product kMm{{}, {1}, {0}};
-const Product kBmm{{0}, {2}, {1}};
-const Product kAddbmm{{}, {0, 2}, {0, 1}};
-const Product kDot{{}, {0}, {0}};
+constexpr int64_t k0[] = {0}, k1[] = {1}, k2[] = {2}, k01[] = {0, 1}, k02[] = {0, 2};
+constexpr Product kMm{{}, k1, k0};
+constexpr Product kBmm{k0, k2, k1};
+constexpr Product kAddbmm{{}, k02, k01};
+constexpr Product kDot{{}, k0, k0};
 
 void CheckSameType(const Arg& a, const Arg& b) {
   XLA_CHECK(a.dtype() == b.dtype(), kInvalidArgument,
@@ -67,7 +68,8 @@ void CheckSameType(const Arg& a, const Arg& b) {
 
 // Half types are summed in float32.
 Value Multiply(Value a, Value b, const Product& p, std::optional<DType> result = {}) {
-  return hlo::DotGeneral(a, b, p.batch, p.batch, p.lhs_contract, p.rhs_contract,
+  const Dims batch(p.batch);
+  return hlo::DotGeneral(a, b, batch, batch, Dims(p.lhs_contract), Dims(p.rhs_contract),
                          a.builder().precision(), result.value_or(Wide(a.dtype())));
 }
 

@@ -75,7 +75,7 @@ class PluginEvent : public Event::Impl, public std::enable_shared_from_this<Plug
       p->fn(TakeError(p->event->api_, error, p->event->call_));
     };
     PJRT_CALL(api_, PJRT_Event_OnReady, args);
-    pending.release();
+    static_cast<void>(pending.release());  // the callback's now
   }
 
  private:
@@ -184,6 +184,7 @@ Options FromNamedValues(const PJRT_NamedValue* values, size_t count) {
         break;
       case PJRT_NamedValue_kFloat: options[name] = static_cast<double>(v.float_value); break;
       case PJRT_NamedValue_kBool: options[name] = v.bool_value; break;
+      default: break;  // of a newer interface
     }
   }
   return options;

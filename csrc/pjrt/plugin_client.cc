@@ -196,6 +196,15 @@ std::string PluginClient::EncodeOptions(const CompileOptions& options) const {
   return EncodeCompileOptions(ids, platform_name_ == "cpu" || platform_name_ == "host");
 }
 
+// None of a module that is valid for the plugin, but not printed by us: its arguments go unchecked.
+std::optional<Signature> SignatureOf(std::string_view module) {
+  try {
+    return ParseSignature(module);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 ExecutablePtr PluginClient::Compile(std::string_view module, const CompileOptions& options) {
   core_->CheckUsable();
   std::string encoded = EncodeOptions(options);
@@ -213,13 +222,7 @@ ExecutablePtr PluginClient::Compile(std::string_view module, const CompileOption
   args.compile_options = encoded.data();
   args.compile_options_size = encoded.size();
   PJRT_CALL(api(), PJRT_Client_Compile, args);
-  std::optional<Signature> signature;
-  try {
-    signature = ParseSignature(module);
-  } catch (const Error&) {
-    // Valid for the plugin, but not printed by us: its arguments go unchecked.
-  }
-  return std::make_shared<PluginExecutable>(core_, args.executable, std::move(signature), options);
+  return std::make_shared<PluginExecutable>(core_, args.executable, SignatureOf(module), options);
 }
 
 ExecutablePtr PluginClient::Deserialize(std::string_view serialized,

@@ -18,6 +18,7 @@
 namespace torch_xla::pjrt {
 namespace {
 
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 const Shape kF4{DType::kF32, {4}};
 
 class PluginTest : public testing::Test {
