@@ -499,8 +499,9 @@ def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 def send(value: torch.Tensor, channel_id: int) -> None:
     """Sends the value to the replica that calls `recv` with the same channel.
 
-    The n-th `send` of a channel meets the n-th `recv`; the two wait for each other on the host, so
-    a replica that does both has to do them in an order that the others can follow.
+    A channel belongs to one pair of replicas, one that sends and one that receives. The n-th `send`
+    meets the n-th `recv`; the two wait for each other on the host, so a replica that does both has
+    to do them in an order that the others can follow.
 
     Raises:
         RuntimeError: all other replicas have ended.
@@ -537,7 +538,6 @@ def rendezvous(tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> 
         raise ValueError(f"replica {me} waits for replicas {ranks}, but is none of them")
     if size == 1:
         return [bytes(payload)]
-    _world.launch_collectives()
     return _world.rendezvous(tag, bytes(payload), ranks)
 
 
