@@ -451,8 +451,7 @@ def launch_collectives() -> None:
         return
     replica = of_thread()
     for d in range(_XLAC._xla_num_devices()) if replica is None else [replica.device]:
-        if _XLAC._xla_has_unlaunched_collectives(d):
-            _XLAC._xla_sync(d, False)
+        _XLAC._xla_launch_collectives(d)
 
 
 @contextlib.contextmanager
