@@ -31,9 +31,7 @@ def both(group, **options):
 
 def same_models(ours, theirs, **tolerance):
     for (name, a), b in zip(ours.state_dict().items(), theirs.state_dict().values(), strict=True):
-        torch.testing.assert_close(
-            a.cpu(), b, msg=lambda m, name=name: f"{name}: {m}", **tolerance
-        )
+        torch.testing.assert_close(a.cpu(), b, msg=lambda m, name=name: f"{name}: {m}", **tolerance)
 
 
 def train(device, ddp, batches):

@@ -83,8 +83,12 @@ def linear(groups):
     close(grads["up.weight"], slice_of(plain[0].weight.grad, 0, groups))
     close(grads["down.weight"], slice_of(plain[2].weight.grad, 1, groups))
     state = tp.full_state_dict(ours)
-    for name, expected in (("up.weight", plain[0].weight), ("up.bias", plain[0].bias),
-                           ("down.weight", plain[2].weight), ("down.bias", plain[2].bias)):  # fmt: skip
+    for name, expected in (
+        ("up.weight", plain[0].weight),
+        ("up.bias", plain[0].bias),
+        ("down.weight", plain[2].weight),
+        ("down.bias", plain[2].bias),
+    ):
         close(state[name], expected)
 
 
@@ -150,9 +154,7 @@ def cross_entropy(groups):
         whole = logits.clone().requires_grad_()
         mine = slice_of(logits, -1, groups).contiguous().to("xla").requires_grad_()
         expected = F.cross_entropy(whole.flatten(0, 1), target.flatten(), reduction=reduction)
-        loss = tp.vocab_parallel_cross_entropy(
-            mine, target.to("xla"), groups, reduction=reduction
-        )
+        loss = tp.vocab_parallel_cross_entropy(mine, target.to("xla"), groups, reduction=reduction)
         close(loss.flatten(), expected.flatten())
         expected.sum().backward()
         loss.sum().backward()
@@ -186,7 +188,10 @@ def moves(groups):
 def wrong_arguments(groups):
     n = xr.world_size() if groups is None else len(groups[0])
     for call, words in (
-        (lambda: tp.ColumnParallelLinear(4, 4 * n + 1, groups=groups), f"out_features .{4 * n + 1}"),
+        (
+            lambda: tp.ColumnParallelLinear(4, 4 * n + 1, groups=groups),
+            f"out_features .{4 * n + 1}",
+        ),
         (lambda: tp.RowParallelLinear(4 * n + 1, 4, groups=groups), "in_features"),
         (lambda: tp.VocabParallelEmbedding(4 * n + 1, 4, groups=groups), "num_embeddings"),
         (lambda: tp.ParallelSelfAttention(5, 5, groups=groups), f"num_heads .5. .* over {n}"),
@@ -196,9 +201,7 @@ def wrong_arguments(groups):
             "a target of shape",
         ),
         (
-            lambda: tp.vocab_parallel_cross_entropy(
-                torch.ones(2, 3), torch.ones(2), reduction="x"
-            ),
+            lambda: tp.vocab_parallel_cross_entropy(torch.ones(2, 3), torch.ones(2), reduction="x"),
             "reduction 'x'",
         ),
     ):
@@ -230,7 +233,7 @@ def options_of_plain_modules(groups):
         with pytest.raises(ValueError, match=f"MultiheadAttention cannot be cut .* its {name} is"):
             tp.ParallelSelfAttention(E, H, groups=groups, attention=plain)
     for make in (tp.ColumnParallelLinear, tp.RowParallelLinear):
-        with pytest.raises(ValueError, match="Linear cannot be cut .* its in_features is 8"):
+        with pytest.raises(ValueError, match=r"Linear cannot be cut .* its in_features is 8"):
             make(E, E, groups=groups, linear=nn.Linear(E + 8, E))
 
 

@@ -61,9 +61,7 @@ def meet(channel: int, role: str) -> int:
         if all(store.check([_world.GONE.format(r)]) for r in ranks):
             raise RuntimeError(f"waiting for {what}: all other ranks have ended")
         if time.monotonic() > end:
-            raise TimeoutError(
-                f"rank {me.rank} waited {limit:g} s for {what} (XLA_WAIT_TIMEOUT_S)"
-            )
+            raise TimeoutError(f"rank {me.rank} waited {limit:g} s for {what} (XLA_WAIT_TIMEOUT_S)")
         time.sleep(0.005)
     rank = int(bytes(store.get(key)))
     store.delete_key(key)  # meant for this end only

@@ -305,7 +305,9 @@ class ParallelSelfAttention(_Parallel):
     ) -> None:
         super().__init__(groups)
         self.heads = _cut(num_heads, "num_heads", groups)
-        whole = attention or nn.MultiheadAttention(embed_dim, num_heads, bias=bias, batch_first=True)
+        whole = attention or nn.MultiheadAttention(
+            embed_dim, num_heads, bias=bias, batch_first=True
+        )
         _check_plain(
             whole,
             embed_dim=embed_dim,
@@ -334,8 +336,8 @@ class ParallelSelfAttention(_Parallel):
     ) -> torch.Tensor:
         """`mask`: bool, true where a query may look, or float to be added; [..., time, time]."""
         n, t, _ = x.shape
-        weight, bias = self.in_proj_weight.flatten(0, 1), self.in_proj_bias
-        bias = None if bias is None else bias.flatten()
+        weight = self.in_proj_weight.flatten(0, 1)
+        bias = None if self.in_proj_bias is None else self.in_proj_bias.flatten()
         qkv = F.linear(copy_to_group(x, self.groups), weight, bias)
         q, k, v = qkv.view(n, t, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal)
