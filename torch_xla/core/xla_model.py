@@ -110,7 +110,8 @@ def set_replication(device: DeviceLike, devices: Sequence[DeviceLike] | None) ->
 
     Raises:
         ValueError: `device` is none of `devices`.
-        RuntimeError: a device belongs to another set of replicas.
+        RuntimeError: a device belongs to another set of replicas; or, where the thread stops being
+            a replica (which it does all the same), a collective has failed that nobody has read.
     """
     index = _index_of(device)
     indices = [_index_of(d) for d in devices or ()]
