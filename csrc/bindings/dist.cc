@@ -191,7 +191,7 @@ void InitDist(py::module_& m) {
   m.def("_xla_shared_transport", &SharedTransport, py::arg("index"), py::arg("addresses"));
   m.def("_xla_has_communicator",
         [](int device) { return dist::CommunicatorOf(device) != nullptr; });
-  m.def("_xla_has_unlaunched_collectives", &dist::HasUnlaunched, py::arg("device"), NoGil());
+  m.def("_xla_launch_collectives", &dist::LaunchCollectives, py::arg("device"), NoGil());
   m.def("_xla_collective_status", [](int device) {
     auto c = dist::CommunicatorOf(device);
     return std::make_pair(c ? c->Latest() : "", c ? c->status().message : "");

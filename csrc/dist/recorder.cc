@@ -197,11 +197,16 @@ void DropCommunicators() {
   for (int d = 0; d < lazy::kMaxDevices; ++d) DropCommunicator(d);
 }
 
-bool HasUnlaunched(int device) {
-  Chain& chain = ChainOf(device);
-  std::lock_guard<std::mutex> lock(chain.mutex);
-  DropLaunched(chain);
-  return !chain.pieces.empty() || (chain.link.defined() && Unlaunched(chain.link));
+void LaunchCollectives(int device) {
+  std::vector<lazy::Tensor> unlaunched;
+  {
+    Chain& chain = ChainOf(device);
+    std::lock_guard<std::mutex> lock(chain.mutex);
+    DropLaunched(chain);
+    unlaunched = chain.pieces;
+    if (chain.link.defined() && Unlaunched(chain.link)) unlaunched.push_back(chain.link);
+  }
+  if (!unlaunched.empty()) lazy::Materialize(unlaunched);
 }
 
 // The link, which is alive, has all results as operands: whoever computes some of it computes all.

@@ -59,7 +59,8 @@ class Pending {
 std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
                                const ir::SourceLine* line);
 
-// Whether a recorded collective of the device has not been launched yet.
-bool HasUnlaunched(int device);
+// Launches what is pending on the device when a collective is among it, whichever thread recorded
+// it (a sync would leave out what other threads record) and on whichever thread this is called.
+void LaunchCollectives(int device);
 
 }  // namespace torch_xla::dist

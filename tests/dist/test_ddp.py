@@ -31,9 +31,7 @@ def both(group, **options):
 
 def same_models(ours, theirs, **tolerance):
     for (name, a), b in zip(ours.state_dict().items(), theirs.state_dict().values(), strict=True):
-        torch.testing.assert_close(
-            a.cpu(), b, msg=lambda m, name=name: f"{name}: {m}", **tolerance
-        )
+        torch.testing.assert_close(a.cpu(), b, msg=lambda m, name=name: f"{name}: {m}", **tolerance)
 
 
 def train(device, ddp, batches):
@@ -81,14 +79,40 @@ def hooks(group):
     same_models(ours[0][1].cpu(), plain[0][1].cpu())
 
 
+def find_unused(group):
+    """Rank 0 reads the loss, which needs the buffers' broadcast, before the ranks meet."""
+    pair = both(group, find_unused_parameters=True)
+    for device, ddp in pair:
+        for i in range(3):
+            g = torch.Generator().manual_seed(10 * dist.get_rank() + i)
+            loss = ddp(torch.randn(5, 4, generator=g).to(device)).pow(2).sum()
+            if dist.get_rank() == 0:
+                assert loss.item() > 0
+            loss.backward()
+            with torch.no_grad():
+                for p in ddp.parameters():
+                    p -= 0.1 * p.grad
+            ddp.zero_grad()
+    same_models(pair[0][1], pair[1][1], rtol=1e-4, atol=1e-5)
+
+
 def uneven_splits(group):
+    all_to_all(group, [[1, 0, 2], [3, 2, 1], [0, 4, 2]])
+    all_to_all(group, [[2, 2, 2], [2, 3, 2], [2, 2, 2]])  # to rank 0 all sizes are equal
+    pair = dist.new_group([0, 1], backend="xla")
+    beside = dist.new_group([0, 1], backend="gloo")
+    if dist.get_rank() < 2:
+        all_to_all(pair, [[2, 2], [2, 3]], beside)
+
+
+def all_to_all(group, sizes, beside=None):
+    """`sizes`: rows that rank i sends to rank j."""
     r = dist.get_rank()
-    sizes = [[1, 0, 2], [3, 2, 1], [0, 4, 2]]  # rows that rank i sends to rank j
     mine, coming = sizes[r], [s[r] for s in sizes]
     x = torch.arange(sum(mine) * 2.0).view(-1, 2) + 100 * r
     out, expected = torch.zeros(sum(coming), 2, device="xla"), torch.zeros(sum(coming), 2)
     dist.all_to_all_single(out, x.to("xla"), coming, mine, group=group)
-    dist.all_to_all_single(expected, x, coming, mine)
+    dist.all_to_all_single(expected, x, coming, mine, group=beside)
     assert torch.equal(out.cpu(), expected)
     outs = [torch.zeros(n, 2, device="xla") for n in coming]
     dist.all_to_all(outs, list(x.to("xla").split(mine)), group=group)
@@ -121,6 +145,11 @@ def messages(group):
     for work in works:
         work.wait()
     assert t.tolist() == [[float(after)] * 2] * 2
+    for done in (lambda w: w.is_completed(), lambda w: w.get_future().done(), lambda w: w.result()):
+        t = torch.empty(2, 2, device="xla")
+        works = [dist.isend(x, after, group=group), dist.irecv(t, before, group=group)]
+        assert all(done(w) for w in works)
+        assert t.tolist() == [[float(before)] * 2] * 2
     on_host = torch.zeros(2)
     dist.batch_isend_irecv(
         [
@@ -136,7 +165,7 @@ def messages(group):
 def run(index):
     dist.init_process_group("gloo")
     group = dist.new_group(backend="xla")
-    for part in (uneven_splits, messages, hooks, uneven_inputs):
+    for part in (uneven_splits, messages, hooks, uneven_inputs, find_unused):
         part(group)
         dist.barrier()
     dist.destroy_process_group()

@@ -83,8 +83,12 @@ def linear(groups):
     close(grads["up.weight"], slice_of(plain[0].weight.grad, 0, groups))
     close(grads["down.weight"], slice_of(plain[2].weight.grad, 1, groups))
     state = tp.full_state_dict(ours)
-    for name, expected in (("up.weight", plain[0].weight), ("up.bias", plain[0].bias),
-                           ("down.weight", plain[2].weight), ("down.bias", plain[2].bias)):  # fmt: skip
+    for name, expected in (
+        ("up.weight", plain[0].weight),
+        ("up.bias", plain[0].bias),
+        ("down.weight", plain[2].weight),
+        ("down.bias", plain[2].bias),
+    ):
         close(state[name], expected)
 
 
@@ -95,6 +99,15 @@ def embedding(groups):
     x = torch.tensor([[0, 5, V - 1], [8, 7, 5]])
     grads = check(ours, plain, x)
     close(grads["weight"], slice_of(plain.weight.grad, 0, groups))
+    for padding_idx in (5, -1):
+        ours, plain = pair(
+            lambda i=padding_idx: tp.VocabParallelEmbedding(
+                V, E, groups, nn.Embedding(V, E, padding_idx=i)
+            ),
+            lambda i=padding_idx: nn.Embedding(V, E, padding_idx=i),
+        )
+        grads = check(ours, plain, x)
+        close(grads["weight"], slice_of(plain.weight.grad, 0, groups))
 
 
 def attention(groups):
@@ -116,9 +129,20 @@ def attention(groups):
             return m(v, **options)
 
         grads = check(ours, plain, x, call)
-        close(grads["weight"], slice_of(plain.in_proj_weight.grad.view(3, E, E), 1, groups))
-        close(grads["bias"], slice_of(plain.in_proj_bias.grad.view(3, E), 1, groups))
+        whole = plain.in_proj_weight.grad.view(3, E, E)
+        close(grads["in_proj_weight"], slice_of(whole, 1, groups))
+        close(grads["in_proj_bias"], slice_of(plain.in_proj_bias.grad.view(3, E), 1, groups))
         close(grads["out_proj.weight"], slice_of(plain.out_proj.weight.grad, 1, groups))
+    for bias in (True, False):
+        ours, plain = pair(
+            lambda bias=bias: tp.ParallelSelfAttention(E, H, bias, groups=groups),
+            lambda bias=bias: nn.MultiheadAttention(E, H, bias=bias, batch_first=True),
+        )
+        loaded = nn.MultiheadAttention(E, H, bias=bias, batch_first=True)
+        loaded.load_state_dict(tp.full_state_dict(ours))
+        assert list(loaded.state_dict()) == list(tp.full_state_dict(ours))
+        for name, value in plain.state_dict().items():
+            close(loaded.state_dict()[name], value)
 
 
 def cross_entropy(groups):
@@ -130,9 +154,17 @@ def cross_entropy(groups):
         whole = logits.clone().requires_grad_()
         mine = slice_of(logits, -1, groups).contiguous().to("xla").requires_grad_()
         expected = F.cross_entropy(whole.flatten(0, 1), target.flatten(), reduction=reduction)
-        loss = tp.vocab_parallel_cross_entropy(
-            mine, target.to("xla"), groups, reduction=reduction
-        )
+        loss = tp.vocab_parallel_cross_entropy(mine, target.to("xla"), groups, reduction=reduction)
+        close(loss.flatten(), expected.flatten())
+        expected.sum().backward()
+        loss.sum().backward()
+        close(mine.grad, slice_of(whole.grad, -1, groups))
+    logits[1, 2, 0] = float("-inf")  # where nothing is asked
+    for reduction in ("mean", "none"):
+        whole = logits.clone().requires_grad_()
+        mine = slice_of(logits, -1, groups).contiguous().to("xla").requires_grad_()
+        expected = F.cross_entropy(whole.flatten(0, 1), target.flatten(), reduction=reduction)
+        loss = tp.vocab_parallel_cross_entropy(mine, target.to("xla"), groups, reduction=reduction)
         close(loss.flatten(), expected.flatten())
         expected.sum().backward()
         loss.sum().backward()
@@ -156,7 +188,10 @@ def moves(groups):
 def wrong_arguments(groups):
     n = xr.world_size() if groups is None else len(groups[0])
     for call, words in (
-        (lambda: tp.ColumnParallelLinear(4, 4 * n + 1, groups=groups), f"out_features .{4 * n + 1}"),
+        (
+            lambda: tp.ColumnParallelLinear(4, 4 * n + 1, groups=groups),
+            f"out_features .{4 * n + 1}",
+        ),
         (lambda: tp.RowParallelLinear(4 * n + 1, 4, groups=groups), "in_features"),
         (lambda: tp.VocabParallelEmbedding(4 * n + 1, 4, groups=groups), "num_embeddings"),
         (lambda: tp.ParallelSelfAttention(5, 5, groups=groups), f"num_heads .5. .* over {n}"),
@@ -166,14 +201,40 @@ def wrong_arguments(groups):
             "a target of shape",
         ),
         (
-            lambda: tp.vocab_parallel_cross_entropy(
-                torch.ones(2, 3), torch.ones(2), reduction="x"
-            ),
+            lambda: tp.vocab_parallel_cross_entropy(torch.ones(2, 3), torch.ones(2), reduction="x"),
             "reduction 'x'",
         ),
     ):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def options_of_plain_modules(groups):
+    """Refused, where they would be dropped."""
+    for options in (
+        {"max_norm": 1.0},
+        {"scale_grad_by_freq": True},
+        {"sparse": True},
+    ):
+        (name,) = options
+        with pytest.raises(ValueError, match=f"Embedding cannot be cut .* its {name} is"):
+            tp.VocabParallelEmbedding(V, E, groups, nn.Embedding(V, E, **options))
+    with pytest.raises(ValueError, match="its num_embeddings is 16"):
+        tp.VocabParallelEmbedding(V, E, groups, nn.Embedding(V + 1, E))
+    for name, options in (
+        ("dropout", {"dropout": 0.1}),
+        ("batch_first", {"batch_first": False}),
+        ("bias_k", {"add_bias_kv": True}),
+        ("add_zero_attn", {"add_zero_attn": True}),
+        ("num_heads", {"num_heads": 2}),
+        ("kdim", {"kdim": 4}),
+    ):
+        plain = nn.MultiheadAttention(E, **{"num_heads": H, "batch_first": True, **options})
+        with pytest.raises(ValueError, match=f"MultiheadAttention cannot be cut .* its {name} is"):
+            tp.ParallelSelfAttention(E, H, groups=groups, attention=plain)
+    for make in (tp.ColumnParallelLinear, tp.RowParallelLinear):
+        with pytest.raises(ValueError, match=r"Linear cannot be cut .* its in_features is 8"):
+            make(E, E, groups=groups, linear=nn.Linear(E + 8, E))
 
 
 def training(groups):
@@ -236,6 +297,7 @@ def training(groups):
 def run(index):
     for part in (moves, linear, embedding, attention, cross_entropy, training):
         part(None)
+    options_of_plain_modules(None)
     if xr.world_size() > 1:
         wrong_arguments(None)
     if xr.world_size() == 4:  # pairs that are copies of each other

@@ -181,7 +181,7 @@ def data_parallel():
             raise Failure("here")
         xm.all_reduce("sum", torch.ones(1, device=device)).item()
 
-    with pytest.raises(xmp.ThreadRaisedException, match="replica 0 .* raised Failure: here") as e:
+    with pytest.raises(xmp.ThreadRaisedException, match=r"replica 0 .* raised Failure: here") as e:
         par(fail, batches)
     assert isinstance(e.value.__cause__, Failure)
     assert par(look, batches[:2], extra=5)[0] == (1, [0, 2, 4, 0, 0], 5)

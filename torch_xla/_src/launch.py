@@ -329,7 +329,8 @@ def _child(
     _world.prepare()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        fn(rank, *args)
+        with _world.clean_exit():
+            fn(rank, *args)
         _world.leave()
     except SystemExit:
         raise

@@ -40,22 +40,20 @@ def exchange(messages: Sequence[Message]) -> None:
                 m.tensor.detach().copy_(value)
 
 
-_turns: dict[tuple[str, int], int] = {}
-
-
 def meet(channel: int, role: str) -> int:
-    """The rank at the other end of a channel: the n-th sender meets the n-th receiver.
+    """The rank at the other end of a channel: the n-th `send` meets the n-th `receive`.
 
     Raises:
         RuntimeError: all others have ended.
         TimeoutError: nobody came within XLA_WAIT_TIMEOUT_S seconds.
     """
-    turn = _turns[role, channel] = _turns.get((role, channel), 0) + 1
+    turn = _world.next_round(f"channel/{channel}/{role}")
     me, store = _world.current(), _world.store()
     other = "receive" if role == "send" else "send"
     store.set(f"channel/{channel}/{turn}/{role}", str(me.rank))
     key, what = f"channel/{channel}/{turn}/{other}", f"the other end of channel {channel} ({role})"
-    end = time.monotonic() + _world.time_limit()
+    limit = _world.time_limit()
+    end = time.monotonic() + limit
     if not store.check([key]):
         _world.launch_collectives()  # which the other end may wait for
     while not store.check([key]):
@@ -63,8 +61,8 @@ def meet(channel: int, role: str) -> int:
         if all(store.check([_world.GONE.format(r)]) for r in ranks):
             raise RuntimeError(f"waiting for {what}: all other ranks have ended")
         if time.monotonic() > end:
-            raise TimeoutError(
-                f"rank {me.rank} waited {_world.time_limit():g} s for {what} (XLA_WAIT_TIMEOUT_S)"
-            )
+            raise TimeoutError(f"rank {me.rank} waited {limit:g} s for {what} (XLA_WAIT_TIMEOUT_S)")
         time.sleep(0.005)
-    return int(bytes(store.get(key)))
+    rank = int(bytes(store.get(key)))
+    store.delete_key(key)  # meant for this end only
+    return rank

@@ -1,6 +1,7 @@
 """The replicas of a program as threads of one process, each with a device of the one client."""
 
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -67,11 +68,15 @@ class ThreadWorld:
         self.replicas[rank].store.compare_set(_world.GONE.format(rank), "", why)
 
     def close(self) -> None:
-        """When no replica runs any more: the devices belong to the process again."""
-        for d in self.devices:
-            _XLAC._xla_wait_device_ops(d)
-            _XLAC._xla_drop_communicator(d)
-            _world.by_device.pop(d, None)
+        """When no replica runs any more: the devices belong to the process again.
+
+        Also where waiting for one of them fails.
+        """
+        with contextlib.ExitStack() as stack:
+            for d in self.devices:
+                stack.callback(_world.by_device.pop, d, None)
+                stack.callback(_XLAC._xla_drop_communicator, d)
+                stack.callback(_XLAC._xla_wait_device_ops, d)
 
 
 class ThreadContext:
@@ -97,12 +102,11 @@ class ThreadContext:
         why = "has ended"
         _world.set_thread_replica(self._world.replicas[rank])
         try:
-            self.results[rank] = self._body(rank)
+            with _world.clean_exit():
+                self.results[rank] = self._body(rank)
             self._world.finish(rank)
         except BaseException as e:
-            if isinstance(e, SystemExit) and not e.code:
-                return  # sys.exit() in a thread ends the thread
-            why = f"has failed: {type(e).__name__}: {_first_line(e)}"
+            why = _failure(e)
             with self._changed:
                 self._failures.append((rank, e))
         finally:
@@ -140,8 +144,11 @@ class ThreadContext:
             self._raise()
         return True
 
-    def _grace(self, given: float | None) -> float:
-        return max(2.0, 0.2 * _world.time_limit()) if given is None else given
+    def _grace(self, given: float | None) -> float | None:
+        limit = _world.time_limit()
+        if given is None and limit < math.inf:
+            return max(2.0, 0.2 * limit)
+        return given
 
     def _wait(self, timeout: float | None, or_failure: bool = False) -> bool:
         end = None if timeout is None else time.monotonic() + timeout
@@ -157,8 +164,10 @@ class ThreadContext:
         for t in self.threads:
             t.join()
         if self.threads:
-            self._world.close()
-        self.threads = []
+            self.threads = []
+            # What a replica raised says more than what its device then says.
+            with contextlib.suppress(*[RuntimeError] if self._failures else []):
+                self._world.close()
 
     def _raise(self) -> None:
         rank, error = self._failures[0]
@@ -188,6 +197,10 @@ class ThreadContext:
             print("\n".join(x.rstrip("\n") for x in lines), file=sys.stderr, flush=True)
             sys.stdout.flush()
         os._exit(code)
+
+
+def _failure(error: BaseException) -> str:
+    return f"has failed: {type(error).__name__}: {_first_line(error)}"
 
 
 def _first_line(error: BaseException) -> str:
@@ -238,7 +251,11 @@ def join(device: int, devices: Sequence[int]) -> None:
 
 
 def leave() -> None:
-    """Ends what `join` began; the last one of the replicas ends the program of threads."""
+    """Ends what `join` began; the last one of the replicas ends the program of threads.
+
+    Raises:
+        RuntimeError: a collective of this replica has failed that nobody has read.
+    """
     replica = _world.of_thread()
     with _joined_lock:
         mine = [
@@ -249,11 +266,17 @@ def leave() -> None:
     for key, world, ranks in mine:
         assert replica is not None
         rank = replica.world.rank
-        world.finish(rank)
-        world.gone(rank, "has ended")
-        _world.set_thread_replica(None)
-        with _joined_lock:
-            ranks.discard(rank)
-            if not ranks:
-                del _joined[key]
-                world.close()
+        why = "has ended"
+        try:
+            world.finish(rank)
+        except BaseException as e:
+            why = _failure(e)
+            raise
+        finally:
+            world.gone(rank, why)
+            _world.set_thread_replica(None)
+            with _joined_lock:
+                ranks.discard(rank)
+                if not ranks:
+                    del _joined[key]
+                    world.close()

@@ -6,11 +6,12 @@ A launcher tells by environment variables: `xmp.spawn` and torchrun set the same
 import contextlib
 import datetime
 import json
+import math
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -149,12 +150,18 @@ def client_options(platform: str) -> dict[str, Any]:
 
 
 def time_limit() -> float:
-    """XLA_WAIT_TIMEOUT_S."""
+    """XLA_WAIT_TIMEOUT_S in seconds; without a limit (0 or less) infinite."""
     text = os.environ.get("XLA_WAIT_TIMEOUT_S") or "300"
     try:
-        return float(text)
+        limit = float(text)
     except ValueError:
         raise ValueError(f"XLA_WAIT_TIMEOUT_S='{text}' is not a number") from None
+    return limit if limit > 0 else math.inf
+
+
+def _c10d_timeout(seconds: float) -> datetime.timedelta:
+    """For c10d, which always has a limit: the longest whose milliseconds fit into 32 bits."""
+    return min(datetime.timedelta(days=24), datetime.timedelta(seconds=min(seconds, 1e9)))
 
 
 def store() -> Any:
@@ -184,14 +191,13 @@ def _open_store() -> Any:
         )
     port = _number("MASTER_PORT")
     serves = world.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    limit = time_limit()
     try:
         opened = interruptible(
             lambda: TCPStore(
                 host,
                 port,
                 is_master=serves,
-                timeout=datetime.timedelta(seconds=limit),
+                timeout=_c10d_timeout(time_limit()),
                 wait_for_workers=False,
                 multi_tenant=True,
             )
@@ -288,7 +294,11 @@ def next_round(name: str) -> int:
 
 
 def rendezvous(tag: str, payload: bytes, ranks: Sequence[int]) -> list[bytes]:
-    """Waits for the ranks and returns their payloads; the n-th time for a tag meets the n-th."""
+    """Waits for the ranks and returns their payloads; the n-th time for a tag meets the n-th.
+
+    Launches what is pending first: a rank may read a value on its way here that needs it.
+    """
+    launch_collectives()
     name = f"{tag}/{','.join(map(str, ranks))}"
     turn = next_round(name)
     me = current().rank
@@ -324,7 +334,7 @@ class _Callbacks:
         from torch._C._distributed_c10d import HashStore, PrefixStore, ProcessGroupGloo
 
         options: Any = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-        options._timeout = datetime.timedelta(seconds=0.8 * time_limit())
+        options._timeout = _c10d_timeout(0.8 * time_limit())
         options._threads = 1
         options._devices = _gloo_devices()
         if len(ranks) == 1:
@@ -367,6 +377,7 @@ class _Callbacks:
                 return ""
             others = [r for r in range(self.world.size) if r != self.world.rank]
             end = time.monotonic() + min(2.0, 0.1 * time_limit())
+            silent = others
             while time.monotonic() < end:
                 silent = [r for r in others if not self.store.check([GONE.format(r)])]
                 if not silent:
@@ -440,8 +451,17 @@ def launch_collectives() -> None:
         return
     replica = of_thread()
     for d in range(_XLAC._xla_num_devices()) if replica is None else [replica.device]:
-        if _XLAC._xla_has_unlaunched_collectives(d):
-            _XLAC._xla_sync(d, False)
+        _XLAC._xla_launch_collectives(d)
+
+
+@contextlib.contextmanager
+def clean_exit() -> Iterator[None]:
+    """``sys.exit()`` without an error is the ordinary end of a replica."""
+    try:
+        yield
+    except SystemExit as e:
+        if e.code:
+            raise
 
 
 def leave() -> None:

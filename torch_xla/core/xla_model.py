@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TextIO, TypedDict
+from typing import Any, TextIO, TypedDict
 
 import torch
 from torch.utils._pytree import tree_map_only
@@ -31,11 +31,14 @@ from .._src.gather_scatter import all_gather_bucketized as all_gather_bucketized
 from .._src.gather_scatter import reduce_scatter as reduce_scatter
 from .._src.gather_scatter import reduce_scatter_bucketized as reduce_scatter_bucketized
 from .._src.host_copy import to_cpu as _to_cpu
+from .._src.reductions import all_reduce as all_reduce
+from .._src.reductions import all_reduce_bucketized_gradients as all_reduce_bucketized_gradients
+from .._src.reductions import fetch_gradients as _fetch_gradients  # noqa: F401
+from .._src.reductions import reduce_gradients as reduce_gradients
 from .._src.step import add_step_closure as add_step_closure
 from .._src.step import sync as _sync
 
 Groups = Sequence[Sequence[int]] | None
-Reduction = tuple[str, list[torch.Tensor]] | tuple[str, list[torch.Tensor], Groups]
 
 REDUCE_SUM = "sum"
 REDUCE_MUL = "mul"
@@ -107,7 +110,8 @@ def set_replication(device: DeviceLike, devices: Sequence[DeviceLike] | None) ->
 
     Raises:
         ValueError: `device` is none of `devices`.
-        RuntimeError: a device belongs to another set of replicas.
+        RuntimeError: a device belongs to another set of replicas; or, where the thread stops being
+            a replica (which it does all the same), a collective has failed that nobody has read.
     """
     index = _index_of(device)
     indices = [_index_of(d) for d in devices or ()]
@@ -301,84 +305,6 @@ def master_print(
         print(*args, file=sys.stdout if fd is None else fd, flush=flush)
 
 
-def all_reduce(
-    reduce_type: str | Sequence[Reduction],
-    inputs: torch.Tensor | list[torch.Tensor] | None = None,
-    scale: float = 1.0,
-    groups: Groups = None,
-    pin_layout: bool = True,
-) -> Any:
-    """``scale * reduce(inputs of the replicas)``, without a gradient.
-
-    Returns the result for a tensor; changes the tensors of a list in place and returns the list.
-    Several reductions go together, each with groups of its own::
-
-        xm.all_reduce([(xm.REDUCE_SUM, [a, b], groups1), (xm.REDUCE_MAX, [c], groups2)])
-
-    Args:
-        reduce_type: REDUCE_SUM, REDUCE_MUL, REDUCE_MIN, REDUCE_MAX; for integers and bool also
-            REDUCE_AND and REDUCE_OR, of the bits. Or a list of (reduce type, list of tensors,
-            groups), whose tensors are changed in place.
-        groups: which replicas reduce together: lists of their ordinals, each in one list. By
-            default all.
-        pin_layout: accepted for compatibility.
-
-    Raises:
-        ValueError: unknown `reduce_type`, groups that do not name every replica once, or tensors
-            that are not on an xla device.
-        TypeError: the dtype does not have the reduction.
-    """
-    if not isinstance(reduce_type, str):
-        if inputs is not None:
-            raise TypeError("all_reduce of a list of reductions takes no other tensors")
-        return _all_reduce_lists([_Reduction(*r) for r in reduce_type], scale)
-    if isinstance(inputs, torch.Tensor):
-        result = _collectives_reduce(reduce_type, inputs, groups)
-        return result if scale == 1.0 else result * scale
-    if inputs is None:
-        raise TypeError("all_reduce expects a tensor or a list of tensors")
-    _all_reduce_lists([_Reduction(reduce_type, inputs, groups)], scale)
-    return inputs
-
-
-class _Reduction(NamedTuple):
-    reduce_type: str
-    tensors: list[torch.Tensor]
-    groups: Groups = None
-
-
-def _collectives_reduce(reduce_type: str, t: torch.Tensor, groups: Groups) -> torch.Tensor:
-    _c.check_tensors("all_reduce", [t])
-    _c.check_reduce("all_reduce", reduce_type, [t])
-    _c.check_groups(groups)
-    if runtime.world_size() == 1:
-        return t.detach().clone()
-    return _c.run(_c.Part("all_reduce", [t], reduce_type, groups))
-
-
-def _all_reduce_lists(reductions: list[_Reduction], scale: float) -> list[list[torch.Tensor]]:
-    for r in reductions:
-        _c.check_tensors("all_reduce", r.tensors)
-        _c.check_reduce("all_reduce", r.reduce_type, r.tensors)
-        _c.check_groups(r.groups)
-        if scale != 1.0 and not all(t.is_floating_point() or t.is_complex() for t in r.tensors):
-            raise TypeError(f"all_reduce in place cannot scale integers by {scale}")
-    with torch.no_grad():
-        if runtime.world_size() == 1:
-            results = [r.tensors for r in reductions]
-            if scale == 1.0:
-                return results
-        else:
-            started = _c.start_lists(
-                [("all_reduce", r.reduce_type, r.tensors, r.groups, 0) for r in reductions]
-            )
-            results = started.finish() if started else []
-        for r, values in zip(reductions, results, strict=True):
-            for t, value in zip(r.tensors, values, strict=True):
-                t.copy_(value if scale == 1.0 else value * scale)
-    return [r.tensors for r in reductions]
-
-
 def all_to_all(
     value: torch.Tensor,
     split_dimension: int,
@@ -447,60 +373,12 @@ def broadcast_master_param(model: torch.nn.Module) -> None:
     collective_broadcast([t.detach() for t in tensors])
 
 
-def reduce_gradients(
-    optimizer: torch.optim.Optimizer, groups: Groups = None, pin_layout: bool = True
-) -> None:
-    """Averages the gradients of the optimizer's parameters over the replicas, in place.
-
-    They go in buckets of about ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB (25) megabytes, the last
-    parameters first, so that the first buckets travel while the rest of backward is computed.
-    """
-    gradients = _fetch_gradients(optimizer)
-    n = _c.check_groups(groups)
-    if runtime.world_size() == 1 or not gradients:
-        return
-    all_reduce_bucketized_gradients(gradients, scale=1.0 / n, groups=groups, pin_layout=pin_layout)
-
-
-def all_reduce_bucketized_gradients(
-    gradients: list[torch.Tensor],
-    scale: float,
-    groups: Groups,
-    pin_layout: bool = True,
-    bucket_cap_mb: float = 0,
-) -> None:
-    """``scale`` times the sum of the gradients over the replicas, in place and in buckets.
-
-    Args:
-        bucket_cap_mb: megabytes of a bucket; 0 is ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB, or 25.
-    """
-    _c.check_tensors("all_reduce", gradients)
-    _c.check_groups(groups)
-    if not bucket_cap_mb:
-        bucket_cap_mb = float(os.environ.get("ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB") or 25)
-    if runtime.world_size() == 1:
-        _all_reduce_lists([_Reduction(REDUCE_SUM, gradients, groups)], scale)
-        return
-    buckets = _c.buckets(gradients, bucket_cap_mb)
-    with torch.no_grad():
-        started = [(b, _c.start_lists([("all_reduce", REDUCE_SUM, b, groups, 0)])) for b in buckets]
-        for bucket, s in started:
-            assert s is not None
-            for t, value in zip(bucket, s.finish()[0], strict=True):
-                t.copy_(value * scale)
-
-
-def _fetch_gradients(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """The gradients that an optimizer would use."""
-    params = [p for group in optimizer.param_groups for p in group["params"]]
-    return [p.grad for p in params if p.grad is not None]
-
-
 def send(value: torch.Tensor, channel_id: int) -> None:
     """Sends the value to the replica that calls `recv` with the same channel.
 
-    The n-th `send` of a channel meets the n-th `recv`; the two wait for each other on the host, so
-    a replica that does both has to do them in an order that the others can follow.
+    A channel belongs to one pair of replicas, one that sends and one that receives. The n-th `send`
+    meets the n-th `recv`; the two wait for each other on the host, so a replica that does both has
+    to do them in an order that the others can follow.
 
     Raises:
         RuntimeError: all other replicas have ended.
@@ -537,7 +415,6 @@ def rendezvous(tag: str, payload: bytes = b"", replicas: Sequence[int] = ()) -> 
         raise ValueError(f"replica {me} waits for replicas {ranks}, but is none of them")
     if size == 1:
         return [bytes(payload)]
-    _world.launch_collectives()
     return _world.rendezvous(tag, bytes(payload), ranks)
 
 

@@ -95,11 +95,19 @@ def _slice(t: torch.Tensor, dim: int, groups: Groups) -> nn.Parameter:
     return nn.Parameter(t.detach().chunk(n, dim)[index].clone())
 
 
+def _check_plain(module: nn.Module, **wanted: Any) -> None:
+    """Raises ValueError for a plain module with options that its parallel form does not have."""
+    for name, value in wanted.items():
+        if getattr(module, name) != value:
+            raise ValueError(
+                f"{type(module).__name__} cannot be cut over replicas here unless its {name} is "
+                f"{value!r}"
+            )
+
+
 class _Parallel(nn.Module):
     """A module with parameters that are slices; ``_dims`` has their dimensions."""
 
-    weight: nn.Parameter
-    bias: nn.Parameter | None
     _dims: dict[str, int]
 
     def __init__(self, groups: Groups) -> None:
@@ -115,13 +123,14 @@ class _Parallel(nn.Module):
             self._dims[name] = dim
 
     def _whole(self, name: str) -> torch.Tensor:
+        """The parameter as the plain module has it."""
         slice_ = self.get_parameter(name).detach()
         whole: torch.Tensor = xm.all_gather(slice_, self._dims[name], self.groups)
         return whole
 
 
 def full_state_dict(module: nn.Module) -> dict[str, torch.Tensor]:
-    """The module's state with every slice put together again: what the plain modules hold.
+    """The module's state with every slice put together again: the plain modules can load it.
 
     A collective: all replicas have to call it, and all get the result.
     """
@@ -147,8 +156,12 @@ class ColumnParallelLinear(_Parallel):
         linear: take the weights of this module, by default those of a new one.
 
     Raises:
-        ValueError: `out_features` cannot be cut over the replicas of a group.
+        ValueError: `out_features` cannot be cut over the replicas of a group, or `linear` has
+            other features.
     """
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -162,6 +175,7 @@ class ColumnParallelLinear(_Parallel):
         super().__init__(groups)
         _cut(out_features, "out_features", groups)
         linear = linear or nn.Linear(in_features, out_features, bias)
+        _check_plain(linear, in_features=in_features, out_features=out_features)
         self.gather_output = gather_output
         self._add_slice("weight", linear.weight, 0)
         self._add_slice("bias", linear.bias, 0)
@@ -183,8 +197,12 @@ class RowParallelLinear(_Parallel):
         linear: take the weights of this module, by default those of a new one.
 
     Raises:
-        ValueError: `in_features` cannot be cut over the replicas of a group.
+        ValueError: `in_features` cannot be cut over the replicas of a group, or `linear` has other
+            features.
     """
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -198,6 +216,7 @@ class RowParallelLinear(_Parallel):
         super().__init__(groups)
         _cut(in_features, "in_features", groups)
         linear = linear or nn.Linear(in_features, out_features, bias)
+        _check_plain(linear, in_features=in_features, out_features=out_features)
         self.input_is_parallel = input_is_parallel
         self._add_slice("weight", linear.weight, 1)
         has_bias = linear.bias is not None
@@ -217,12 +236,15 @@ class VocabParallelEmbedding(_Parallel):
     device, a number out of range raises nothing; its row is zeros.
 
     Args:
-        embedding: take the weights of this module, by default those of a new one.
+        embedding: take the weights and the `padding_idx`, whose row gets no gradient, of this
+            module; by default those of a new one.
 
     Raises:
-        ValueError: `num_embeddings` cannot be cut over the replicas of a group.
+        ValueError: `num_embeddings` cannot be cut over the replicas of a group, or `embedding` has
+            other sizes, a `max_norm`, `scale_grad_by_freq` or `sparse`.
     """
 
+    weight: nn.Parameter
     first: torch.Tensor
 
     def __init__(
@@ -235,6 +257,15 @@ class VocabParallelEmbedding(_Parallel):
         super().__init__(groups)
         self.rows = _cut(num_embeddings, "num_embeddings", groups)
         embedding = embedding or nn.Embedding(num_embeddings, embedding_dim)
+        _check_plain(
+            embedding,
+            num_embeddings=num_embeddings,
+            embedding_dim=embedding_dim,
+            max_norm=None,
+            scale_grad_by_freq=False,
+            sparse=False,
+        )
+        self.padding_idx = embedding.padding_idx
         self._add_slice("weight", embedding.weight, 0)
         first = torch.tensor(_c.index_in_group(groups) * self.rows)
         self.register_buffer("first", first, persistent=False)  # data: one program on all replicas
@@ -243,6 +274,8 @@ class VocabParallelEmbedding(_Parallel):
         local = x - self.first
         mine = (local >= 0) & (local < self.rows)
         y = F.embedding(local.clamp(0, self.rows - 1), self.weight)
+        if self.padding_idx is not None:
+            y = torch.where((x == self.padding_idx).unsqueeze(-1), y.detach(), y)
         return reduce_from_group(y.masked_fill(~mine.unsqueeze(-1), 0), self.groups)
 
 
@@ -255,8 +288,12 @@ class ParallelSelfAttention(_Parallel):
         attention: take the weights of this module, by default those of a new one.
 
     Raises:
-        ValueError: `num_heads` cannot be cut over the replicas of a group.
+        ValueError: `num_heads` cannot be cut over the replicas of a group, or `attention` has
+            other sizes, is not batch first, or has dropout, `bias_k` or `add_zero_attn`.
     """
+
+    in_proj_weight: nn.Parameter
+    in_proj_bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -268,23 +305,40 @@ class ParallelSelfAttention(_Parallel):
     ) -> None:
         super().__init__(groups)
         self.heads = _cut(num_heads, "num_heads", groups)
-        whole = attention or nn.MultiheadAttention(embed_dim, num_heads, bias, batch_first=True)
+        whole = attention or nn.MultiheadAttention(
+            embed_dim, num_heads, bias=bias, batch_first=True
+        )
+        _check_plain(
+            whole,
+            embed_dim=embed_dim,
+            num_heads=num_heads,
+            kdim=embed_dim,
+            vdim=embed_dim,
+            dropout=0.0,
+            batch_first=True,
+            bias_k=None,
+            add_zero_attn=False,
+        )
         self.head_dim = embed_dim // num_heads
         # [3, features of all heads, ...]: the heads are cut, not query, key and value.
         weight, bias_ = whole.in_proj_weight, whole.in_proj_bias
-        self._add_slice("weight", weight.view(3, embed_dim, embed_dim), 1)
-        self._add_slice("bias", None if bias_ is None else bias_.view(3, embed_dim), 1)
+        self._add_slice("in_proj_weight", weight.view(3, embed_dim, embed_dim), 1)
+        self._add_slice("in_proj_bias", None if bias_ is None else bias_.view(3, embed_dim), 1)
         self.out_proj = RowParallelLinear(
             embed_dim, embed_dim, bias, input_is_parallel=True, groups=groups, linear=whole.out_proj
         )
+
+    def _whole(self, name: str) -> torch.Tensor:
+        return super()._whole(name).flatten(0, 1)
 
     def forward(
         self, x: torch.Tensor, mask: torch.Tensor | None = None, is_causal: bool = False
     ) -> torch.Tensor:
         """`mask`: bool, true where a query may look, or float to be added; [..., time, time]."""
         n, t, _ = x.shape
-        bias = None if self.bias is None else self.bias.flatten()
-        qkv = F.linear(copy_to_group(x, self.groups), self.weight.flatten(0, 1), bias)
+        weight = self.in_proj_weight.flatten(0, 1)
+        bias = None if self.in_proj_bias is None else self.in_proj_bias.flatten()
+        qkv = F.linear(copy_to_group(x, self.groups), weight, bias)
         q, k, v = qkv.view(n, t, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4).unbind(0)
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal)
         mixed: torch.Tensor = self.out_proj(y.transpose(1, 2).reshape(n, t, -1))
@@ -356,7 +410,7 @@ def vocab_parallel_cross_entropy(
     counts = target != ignore_index
     kept = target.masked_fill(~counts, 0)
     losses: torch.Tensor = _CrossEntropy.apply(logits, kept, first, groups)  # type: ignore[no-untyped-call]
-    losses = losses * counts.to(losses.dtype)
+    losses = losses.masked_fill(~counts, 0)  # not by a product: it may be infinite
     if reduction == "none":
         return losses
     return losses.sum() / counts.sum() if reduction == "mean" else losses.sum()

@@ -68,6 +68,20 @@ class _PostedWork(_Work):
         self._group._exchange_posted()
         return True
 
+    def is_completed(self) -> bool:
+        return self.wait()
+
+    def is_success(self) -> bool:
+        return self.wait()
+
+    def result(self) -> Any:
+        self.wait()
+        return super().result()
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        self.wait()
+        return super().get_future()
+
 
 _Base: Any = ProcessGroup  # its stubs list overloads that Python classes cannot have
 
@@ -214,19 +228,14 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
-        if len({t.shape for t in (*inputs, *outputs)}) != 1:
-            return self._uneven_all_to_all(outputs, inputs)
-        rows = torch.stack([self._on_device(t) for t in inputs])
-        exchanged = self._run([_c.Part("all_to_all", [rows])])[0]
-        self._write(outputs, list(exchanged.unbind(0)))
-        return _Work(outputs)
+        return self._all_to_all_of_messages(outputs, inputs)
 
     def alltoall_base(
         self, output: torch.Tensor, input: torch.Tensor, out_sizes: Any, in_sizes: Any, opts: Any
     ) -> dist.Work:
         n = self.size()
-        if any(sizes and len(set(sizes)) != 1 for sizes in (out_sizes, in_sizes)):
-            return self._uneven_all_to_all(
+        if out_sizes or in_sizes:
+            return self._all_to_all_of_messages(
                 torch.split(output, list(out_sizes) or output.size(0) // n),
                 torch.split(input, list(in_sizes) or input.size(0) // n),
             )
@@ -238,10 +247,15 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
 
     all_to_all_single = alltoall_base
 
-    def _uneven_all_to_all(self, outputs: Any, inputs: Any) -> dist.Work:
-        """As messages between pairs; ranks that do not agree on a size are told so."""
+    def _all_to_all_of_messages(self, outputs: Any, inputs: Any) -> dist.Work:
+        """Between pairs; ranks that do not agree on a size are told so.
+
+        Also where all sizes of this rank are equal: those of the others are not known here, and
+        all ranks have to take the same way.
+        """
         if len(outputs) != self.size() or len(inputs) != self.size():
             raise ValueError(f"all_to_all needs one input and one output for each of {self.size()}")
+        self._exchange_posted()
         me = self.rank()
         messages = []
         for i, (o, t) in enumerate(zip(outputs, inputs, strict=True)):
@@ -278,7 +292,6 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
     def barrier(self, opts: Any = None) -> dist.Work:
         if self.size() > 1:
             self._exchange_posted()
-            _world.launch_collectives()
             _world.rendezvous("torch_xla.barrier", b"", self._ranks)
         return _Work([])
 

@@ -91,6 +91,7 @@ class MpSerialExecutor:
         world = _world.current()
         if world.size == 1:
             return fn()
+        _world.launch_collectives()  # `fn` of a replica before this one may wait for it
         store = _world.store()
         name = f"serial/{turn}/{world.host}"
         if world.local_rank > 0:
