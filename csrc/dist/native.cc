@@ -50,8 +50,21 @@ hlo::ReplicaGroups GroupsOf(const Part& part, const Ranks& scope, int64_t world,
   return groups;
 }
 
-// Small floats are added up in float32 and rounded once, as between processes.
-DType WideOf(DType t) { return IsFloat(t) && ByteSize(t) < 4 ? DType::kF32 : t; }
+// What a type is reduced in. Small floats are added up in float32 and rounded once, as between
+// processes; not every plugin's collectives have 16-bit integers and truth values.
+DType WideOf(DType t) {
+  if (t == DType::kBool) return DType::kU8;
+  if (t == DType::kS16) return DType::kS32;
+  if (t == DType::kU16) return DType::kU32;
+  return IsFloat(t) && ByteSize(t) < 4 ? DType::kF32 : t;
+}
+
+// The same reduction of values of type WideOf(t): a sum of truth values is whether any is true.
+hlo::Reducer WideReducerOf(Reduce reduce, DType t) {
+  if (t != DType::kBool) return ReducerOf(reduce);
+  const bool any = reduce == Reduce::kSum || reduce == Reduce::kMax;
+  return any ? hlo::Reducer::kMax : hlo::Reducer::kMin;
+}
 
 // All bits of the root's value, whatever they are: a NaN, the sign of a zero.
 Value BroadcastFrom(Value x, Value mine, const hlo::ReplicaGroups& groups) {
@@ -79,6 +92,21 @@ Value GivesItsValue(hlo::Builder& b, int64_t root, const hlo::ReplicaGroups& gro
   return gives;
 }
 
+// Plugins have all replicas take part in a permutation, whatever its pairs: one that only some
+// record would wait for the others. So those share what each source has.
+Value PermuteWithin(Value x, const std::vector<std::pair<int64_t, int64_t>>& pairs,
+                    const hlo::ReplicaGroups& groups) {
+  hlo::Builder& b = x.builder();
+  Value id = hlo::ReplicaId(b);
+  auto is = [&](int64_t r) { return hlo::Eq(id, hlo::ScalarInt(b, DType::kU32, r)); };
+  Value result = hlo::FullLike(x, 0);
+  for (auto [source, target] : pairs) {
+    Value sent = BroadcastFrom(x, is(source), groups);
+    result = hlo::Select(hlo::BroadcastTo(is(target), x.dims()), sent, result);
+  }
+  return result;
+}
+
 Dims InsertOne(const Dims& dims) {
   Dims out = dims;
   out.insert(0, 1);
@@ -101,7 +129,8 @@ Value LowerPart(const Part& p, const Ranks& scope, int64_t world, Value x) {
     case Kind::kAllReduce: {
       if (bits) return hlo::Reduce(Gather(x, groups), {0}, ReducerOf(p.reduce));
       Value wide = hlo::ConvertTo(x, WideOf(x.dtype()));
-      return hlo::ConvertTo(hlo::AllReduce(wide, groups, ReducerOf(p.reduce)), x.dtype());
+      return hlo::ConvertTo(hlo::AllReduce(wide, groups, WideReducerOf(p.reduce, x.dtype())),
+                            x.dtype());
     }
     case Kind::kAllGather: return Gather(x, groups);
     case Kind::kReduceScatter: {
@@ -110,13 +139,14 @@ Value LowerPart(const Part& p, const Ranks& scope, int64_t world, Value x) {
         return hlo::Reduce(mine, {0}, ReducerOf(p.reduce));
       }
       Value wide = hlo::ConvertTo(x, WideOf(x.dtype()));
-      Value mine = hlo::ReduceScatter(wide, 0, groups, ReducerOf(p.reduce));
+      Value mine = hlo::ReduceScatter(wide, 0, groups, WideReducerOf(p.reduce, x.dtype()));
       return hlo::ConvertTo(hlo::Reshape(mine, Dims(Span(x.dims()).subspan(1))), x.dtype());
     }
     case Kind::kAllToAll: return hlo::AllToAll(x, 0, groups);
     case Kind::kPermute:
       if (p.pairs.empty()) return hlo::FullLike(x, 0);
-      return hlo::CollectivePermute(x, p.pairs);
+      if (scope.empty() || std::ssize(scope) == world) return hlo::CollectivePermute(x, p.pairs);
+      return PermuteWithin(x, p.pairs, groups);
     case Kind::kBroadcast:
       return BroadcastFrom(x, GivesItsValue(x.builder(), p.root, groups), groups);
   }

@@ -94,6 +94,36 @@ TEST_F(Native, SmallFloatsAreRoundedOnce) {
   EXPECT_EQ(Run(PartOf(Kind::kAllReduce), x, {1}, DType::kF16), std::vector<Floats>(4, {258}));
 }
 
+TEST_F(Native, SmallIntegersWrapAround) {
+  const std::vector<Floats> x{{300, 2}, {250, -3}, {-7, 5}, {1, 1}};
+  EXPECT_EQ(Run(PartOf(Kind::kAllReduce, {}, Reduce::kMul), x, {2}, DType::kS16),
+            std::vector<Floats>(4, {-712, -30}));  // -525000 + 8 * 65536 = -712
+  const std::vector<Floats> large{{65535, 1}, {2, 65535}, {0, 3}, {5, 0}};
+  EXPECT_EQ(Run(PartOf(Kind::kAllReduce), large, {2}, DType::kU16), std::vector<Floats>(4, {6, 3}));
+  EXPECT_EQ(Run(PartOf(Kind::kAllReduce, {}, Reduce::kMax), large, {2}, DType::kU16),
+            std::vector<Floats>(4, {65535, 65535}));
+  EXPECT_EQ(Run(PartOf(Kind::kAllReduce, {}, Reduce::kMin), x, {2}, DType::kS16),
+            std::vector<Floats>(4, {-7, -3}));
+  const std::vector<Floats> rows{{32767, 1}, {1, 2}, {5, 6}, {7, 8}};
+  EXPECT_EQ(Run(PartOf(Kind::kReduceScatter, {{0, 1}, {2, 3}}), rows, {2, 1}, DType::kS16),
+            (std::vector<Floats>{{-32768}, {3}, {12}, {14}}));
+}
+
+TEST_F(Native, TruthValues) {
+  const std::vector<Floats> x{{1, 0, 1}, {1, 0, 0}, {1, 0, 1}, {1, 0, 1}};
+  for (Reduce any : {Reduce::kSum, Reduce::kMax, Reduce::kOr}) {
+    EXPECT_EQ(Run(PartOf(Kind::kAllReduce, {}, any), x, {3}, DType::kBool),
+              std::vector<Floats>(4, {1, 0, 1}));
+  }
+  for (Reduce all : {Reduce::kMul, Reduce::kMin, Reduce::kAnd}) {
+    EXPECT_EQ(Run(PartOf(Kind::kAllReduce, {}, all), x, {3}, DType::kBool),
+              std::vector<Floats>(4, {1, 0, 0}));
+  }
+  const std::vector<Floats> rows{{1, 0}, {1, 0}, {0, 1}, {0, 0}};
+  EXPECT_EQ(Run(PartOf(Kind::kReduceScatter, {{0, 1}, {2, 3}}), rows, {2, 1}, DType::kBool),
+            (std::vector<Floats>{{1}, {0}, {0}, {1}}));
+}
+
 TEST_F(Native, AllGather) {
   const std::vector<Floats>& x = Numbers();
   EXPECT_EQ(Run(PartOf(Kind::kAllGather), x, {2}),
@@ -130,6 +160,33 @@ TEST_F(Native, Permute) {
   EXPECT_EQ(Run(p, Numbers(), {2}), (std::vector<Floats>{{0, 0}, {1, 2}, {0, 0}, {3, 5}}));
   p.pairs = {};
   EXPECT_EQ(Run(p, Numbers(), {2}), std::vector<Floats>(4, {0, 0}));
+}
+
+TEST_F(Native, PermuteOfAPartOfTheReplicas) {
+  Part p = PartOf(Kind::kPermute);
+  p.pairs = {{1, 2}};
+  std::vector<Floats> got = Run(p, Numbers(), {2}, DType::kF32, {1, 2});
+  EXPECT_EQ(got[1], (Floats{0, 0}));
+  EXPECT_EQ(got[2], (Floats{3, 5}));
+  p.pairs = {{0, 2}, {2, 3}, {3, 0}};
+  got = Run(p, Numbers(), {2}, DType::kF32, {3, 0, 2});
+  EXPECT_EQ(got[0], (Floats{13, 17}));
+  EXPECT_EQ(got[2], (Floats{1, 2}));
+  EXPECT_EQ(got[3], (Floats{7, 11}));
+  p.pairs = {{2, 1}, {1, 2}};
+  for (DType t : {DType::kF32, DType::kBF16, DType::kC64}) {
+    got = Run(p, {{1, 2}, {3, 4}, {-0.0F, NAN}, {5, 6}}, {2}, t, {1, 2});
+    EXPECT_TRUE(got[1][0] == 0 && std::signbit(got[1][0]) && std::isnan(got[1][1]));
+    EXPECT_EQ(got[2], (Floats{3, 4}));
+  }
+  // A plugin has all replicas wait in a permutation, and these two are not all.
+  Collective c;
+  c.scope = {1, 2};
+  c.parts = {p};
+  hlo::Builder b("collective");
+  const hlo::Value in = b.Parameter({DType::kF32, {2}});
+  const std::string module = b.Finish({LowerNative(c, kWorld, std::span(&in, 1)).at(0)});
+  EXPECT_EQ(module.find("collective_permute"), std::string::npos);
 }
 
 TEST_F(Native, Broadcast) {
