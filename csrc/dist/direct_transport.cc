@@ -214,7 +214,8 @@ class DirectTransport final : public Transport {
       // Who leaves after the meeting leaves behind it: look at that again.
       const bool ended = control_.ended.load() != 0 || reach_->SomebodyEnded();
       if (ended && !over()) Throw(Code::kUnavailable, "another rank closed the connection");
-      XLA_CHECK(std::chrono::steady_clock::now() - start < limit_, kDeadlineExceeded,
+      const bool late = limit_.count() > 0 && std::chrono::steady_clock::now() - start >= limit_;
+      XLA_CHECK(!late, kDeadlineExceeded,
                 "the other ranks did not come in time (XLA_WAIT_TIMEOUT_S)");
       Sleep(control_.meetings, meeting, kTick);
     }

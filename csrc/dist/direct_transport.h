@@ -28,7 +28,7 @@ class Reach {
 // Where the members meet: zeroed memory of this size that all see, and that outlives them.
 size_t ControlSize(size_t members);
 
-// `memory` is reachable; it is taken for what is not.
+// `memory` is reachable; it is taken for what is not. `limit` of a wait: none where it is zero.
 std::unique_ptr<Transport> MakeDirectTransport(int index, int size, void* control,
                                                std::unique_ptr<Reach> reach,
                                                std::shared_ptr<Memory> memory,

@@ -62,15 +62,13 @@ void DoStart(const ffi::CallFrame& frame) {
   WriteLink(frame, sequence + 1, device);
 }
 
-size_t ElementBytes(int xla_type);
-
-// (link[2], latest link[2], part[1]) -> result
+// (link[2], latest link[2], {part, its type}) -> result
 void DoWait(const ffi::CallFrame& frame) {
   const int64_t* link = Words(Argument(frame, 0));
-  const auto part = static_cast<size_t>(Words(Argument(frame, 2))[0]);
+  const int64_t* words = Words(Argument(frame, 2));
   const ffi::Buffer& out = Result(frame, 0);
-  const size_t bytes = static_cast<size_t>(CountOf(out)) * ElementBytes(out.dtype);
-  if (bytes != 0) Find(link)->Finish(link[0] - 1, part, out.data, bytes);
+  const size_t bytes = static_cast<size_t>(CountOf(out)) * ByteSize(static_cast<DType>(words[1]));
+  if (bytes != 0) Find(link)->Finish(link[0] - 1, static_cast<size_t>(words[0]), out.data, bytes);
 }
 
 // (link[2], words[n], inputs...) -> link[2], result of each part. On the buffers themselves.
@@ -95,38 +93,6 @@ void StartWhole(const ffi::CallFrame& frame, const std::shared_ptr<ffi::Promise>
   WriteLink(frame, sequence + 1, device);
   buffers.done = [promise](const Status& status) { promise->Keep(status); };
   Find(link)->Run(sequence, std::move(c), std::move(buffers));
-}
-
-// XLA's PrimitiveType.
-size_t ElementBytes(int xla_type) {
-  switch (xla_type) {
-    case 1:   // PRED
-    case 2:   // S8
-    case 6:   // U8
-    case 19:  // F8E5M2
-    case 20:  // F8E4M3FN
-    case 24:  // F8E5M2FNUZ
-    case 25:  // F8E4M3FNUZ
-      return 1;
-    case 3:   // S16
-    case 7:   // U16
-    case 10:  // F16
-    case 16:  // BF16
-      return 2;
-    case 4:   // S32
-    case 8:   // U32
-    case 11:  // F32
-      return 4;
-    case 5:   // S64
-    case 9:   // U64
-    case 12:  // F64
-    case 15:  // C64
-      return 8;
-    case 18:  // C128
-      return 16;
-    default: break;
-  }
-  Throw(Code::kUnimplemented, "a collective of XLA's type number ", xla_type);
 }
 
 }  // namespace

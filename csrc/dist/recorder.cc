@@ -85,11 +85,11 @@ void LowerSame(const ir::Node&, hlo::Builder&, std::span<const hlo::Value> opera
   outputs.push_back(operands[0]);
 }
 
-// words: number of the part
+// words: number of the part, its type
 void LowerWait(const ir::Node& node, hlo::Builder& b, std::span<const hlo::Value> operands,
                std::vector<hlo::Value>& outputs) {
   hlo::Value words[] = {operands[0], operands[1],
-                        hlo::Constant(b, {DType::kS64, {1}}, node.words().data())};
+                        hlo::Constant(b, {DType::kS64, {2}}, node.words().data())};
   outputs = hlo::CustomCall(b, kWaitTarget, words, std::span(&node.shape(), 1), {},
                             /*has_side_effect=*/true);
 }
@@ -267,8 +267,11 @@ std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
   Hasher hasher;
   hasher.AddBytes(name);
   c.fingerprint = static_cast<int64_t>(hasher.Finish().lo);
-  if (line != nullptr) name += StrCat(" at ", line->file, ":", line->line);
-  chain.communicator->Name(chain.next++, std::move(name));
+  const int64_t number = chain.next++;
+  if (chain.communicator->way() != Way::kNative) {  // where nobody would ever ask for the name
+    if (line != nullptr) name += StrCat(" at ", line->file, ":", line->line);
+    chain.communicator->Name(number, std::move(name));
+  }
 
   values[0] = chain.link.value();
   std::vector<int64_t> words = c.Encode();
@@ -307,7 +310,7 @@ std::vector<at::Tensor> Pending::Finish() {
   for (size_t i = 0; i < results_.size(); ++i) {
     // The latest link: all that was started before this wait is under way when it waits.
     ir::Value operands[] = {link_, chain.link.value()};
-    const int64_t part[] = {static_cast<int64_t>(i)};
+    const int64_t part[] = {static_cast<int64_t>(i), static_cast<int64_t>(results_[i].dtype)};
     ir::Value result{ir::Node::Make(WaitOp(), operands, results_[i], part), 0};
     if (results_[i].numel() != 0) {
       ir::Value whole = result;

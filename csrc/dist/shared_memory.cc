@@ -77,6 +77,18 @@ class Peer {
   int process_ = -1;  // readable when it has ended
 };
 
+// Of all groups of this process together: each mapping is of twice the machine's memory.
+std::shared_ptr<Peer> PeerAt(const SharedAddress& address) {
+  static auto* mutex = new std::mutex;
+  static auto* peers = new std::map<std::pair<int64_t, uint64_t>, std::weak_ptr<Peer>>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  std::erase_if(*peers, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Peer>& known = (*peers)[{address.pid, address.token}];
+  std::shared_ptr<Peer> peer = known.lock();
+  if (!peer) known = peer = std::make_shared<Peer>(address);
+  return peer;
+}
+
 class SharedReach final : public Reach {
  public:
   SharedReach(std::shared_ptr<SharedMemory> mine, int index,
@@ -87,7 +99,7 @@ class SharedReach final : public Reach {
         bases_.push_back(mine_->base());
         continue;
       }
-      peers_.push_back(std::make_unique<Peer>(addresses[m]));
+      peers_.push_back(PeerAt(addresses[m]));
       bases_.push_back(peers_.back()->base());
       watched_.push_back({peers_.back()->process(), POLLIN, 0});
     }
@@ -104,7 +116,7 @@ class SharedReach final : public Reach {
 
  private:
   const std::shared_ptr<SharedMemory> mine_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::shared_ptr<Peer>> peers_;
   std::vector<char*> bases_;
   std::vector<pollfd> watched_;
 };

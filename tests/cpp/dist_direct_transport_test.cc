@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -26,14 +27,21 @@ struct Member {
   std::unique_ptr<Transport> transport;
 };
 
+// A group of the members.
+std::vector<std::unique_ptr<Transport>> Group(const std::vector<Member>& members) {
+  std::vector<SharedAddress> addresses;
+  for (const Member& m : members) addresses.push_back(m.memory->NewGroup(members.size()));
+  std::vector<std::unique_ptr<Transport>> group;
+  for (const Member& m : members) {
+    group.push_back(MakeSharedMemoryTransport(m.memory, static_cast<int>(group.size()), addresses));
+  }
+  return group;
+}
+
 std::vector<Member> Connect(int n) {
   std::vector<Member> members(static_cast<size_t>(n));
-  std::vector<SharedAddress> addresses;
-  for (Member& m : members) addresses.push_back(m.memory->NewGroup(members.size()));
-  for (int i = 0; i < n; ++i) {
-    Member& m = members[static_cast<size_t>(i)];
-    m.transport = MakeSharedMemoryTransport(m.memory, i, addresses);
-  }
+  std::vector<std::unique_ptr<Transport>> group = Group(members);
+  for (size_t i = 0; i < members.size(); ++i) members[i].transport = std::move(group[i]);
   return members;
 }
 
@@ -125,6 +133,39 @@ TEST(DirectTransport, MemberThatDoesNotComeOrLeaves) {
   EXPECT_EQ(code(), Code::kUnavailable);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   leaves.join();
+}
+
+TEST(DirectTransport, NoTimeLimit) {
+  setenv("XLA_WAIT_TIMEOUT_S", "0", 1);
+  std::vector<Member> members = Connect(2);
+  unsetenv("XLA_WAIT_TIMEOUT_S");
+  AllDo(members, [](Member& me, int r) {
+    if (r == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    float x[1] = {1};
+    EXPECT_TRUE(me.transport->AllReduce(Reduce::kSum, DType::kF32, x, 1));
+    EXPECT_EQ(x[0], 2);
+  });
+}
+
+TEST(SharedMemory, GroupsMapAMemberOnce) {
+  auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    int n = 0;
+    for (std::string line; std::getline(maps, line);) {
+      n += line.find("/memfd:torch_xla") != std::string::npos;
+    }
+    return n;
+  };
+  std::vector<Member> members = Connect(2);
+  const int before = mappings();
+  {
+    auto second = Group(members), third = Group(members);
+    EXPECT_EQ(mappings(), before);
+    members[0].transport.reset();
+    members[1].transport.reset();
+    EXPECT_EQ(mappings(), before);
+  }
+  EXPECT_EQ(mappings(), before - 2);  // its own is left of each
 }
 
 TEST(SharedMemory, WhatIsFreeIsUsedAgain) {

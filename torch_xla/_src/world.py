@@ -305,6 +305,9 @@ def rendezvous(tag: str, payload: bytes, ranks: Sequence[int]) -> list[bytes]:
 # --- the communicator
 
 
+_OVER_TCP = "processes communicate over TCP, which is slower than shared memory: %s"
+
+
 class _Callbacks:
     """What the communication thread asks of Python. Its connection to the store is its own."""
 
@@ -331,7 +334,12 @@ class _Callbacks:
             return ProcessGroupGloo(HashStore(), 0, 1, options)
         name = "group/" + ",".join(map(str, ranks))
         index = ranks.index(self.world.rank)
-        address = _XLAC._xla_shared_address(len(ranks)) if self.shared else None
+        address = None
+        if self.shared:
+            try:
+                address = _XLAC._xla_shared_address(len(ranks))
+            except RuntimeError as e:
+                logger.warning(_OVER_TCP, f"rank {self.world.rank}: {e}")
         here = self._exchange(f"{name}/here", ranks, json.dumps([_host(), address]))
         hosts, addresses = zip(*map(json.loads, here), strict=True)
         if all(addresses) and len(set(hosts)) == 1:
@@ -344,8 +352,7 @@ class _Callbacks:
             if not any(everybody):
                 return transport
             logger.warning(
-                "the processes of this host communicate over TCP, which is slower than shared "
-                "memory: %s",
+                _OVER_TCP,
                 next(filter(None, everybody)),
             )
         return ProcessGroupGloo(PrefixStore(name, self.store), index, len(ranks), options)
@@ -388,7 +395,7 @@ def _open_shared_memory(world: World) -> bool:
     try:
         return _XLAC._xla_open_shared_memory()
     except RuntimeError as e:
-        logger.warning("processes communicate over TCP, which is slower than shared memory: %s", e)
+        logger.warning(_OVER_TCP, e)
         return False
 
 
