@@ -49,10 +49,13 @@ std::shared_ptr<dist::Pending> Start(std::vector<PartTuple> tuples, Ranks scope)
   return dist::Start(std::move(parts), std::move(scope), line);
 }
 
+// On the communication thread, before the GIL is taken: who takes it of a Python that exits ends.
+void CheckPython() { XLA_CHECK(Py_IsInitialized() != 0, kFailedPrecondition, "Python exits"); }
+
 // Calls Python on the communication thread; its exceptions become errors of the core.
 template <typename R, typename... Args>
 R Call(const py::object& fn, const Args&... args) {
-  XLA_CHECK(Py_IsInitialized() != 0, kFailedPrecondition, "Python exits");
+  CheckPython();
   py::gil_scoped_acquire gil;
   try {
     return fn(args...).template cast<R>();
@@ -102,6 +105,7 @@ std::shared_ptr<TransportHolder> SharedTransport(int index,
 
 // What `fn` gives is a TransportHolder or a backend of c10d.
 std::unique_ptr<dist::Transport> Connect(const py::object& fn, const Ranks& ranks) {
+  CheckPython();
   py::gil_scoped_acquire gil;
   auto held = Call<py::object>(fn, ranks);
   if (py::isinstance<TransportHolder>(held)) {
@@ -189,13 +193,18 @@ void InitDist(py::module_& m) {
   m.def("_xla_open_shared_memory", &OpenSharedMemory);
   m.def("_xla_shared_address", &SharedAddressFor, py::arg("members"));
   m.def("_xla_shared_transport", &SharedTransport, py::arg("index"), py::arg("addresses"));
-  m.def("_xla_has_communicator",
-        [](int device) { return dist::CommunicatorOf(device) != nullptr; });
+  // Without the GIL: who holds a chain's lock may be waiting for it.
+  m.def(
+      "_xla_has_communicator", [](int device) { return dist::CommunicatorOf(device) != nullptr; },
+      NoGil());
   m.def("_xla_has_unlaunched_collectives", &dist::HasUnlaunched, py::arg("device"), NoGil());
-  m.def("_xla_collective_status", [](int device) {
-    auto c = dist::CommunicatorOf(device);
-    return std::make_pair(c ? c->Latest() : "", c ? c->status().message : "");
-  });
+  m.def(
+      "_xla_collective_status",
+      [](int device) {
+        auto c = dist::CommunicatorOf(device);
+        return std::make_pair(c ? c->Latest() : "", c ? c->status().message : "");
+      },
+      NoGil());
   m.def("_xla_reduction_supported", [](const std::string& reduce, const at::Tensor& t) {
     return dist::Supports(FromName(reduce, &dist::ReduceName, 6, "reduction"),
                           ToDType(t.scalar_type()));

@@ -21,7 +21,6 @@ struct Header {
 Communicator::Communicator(World world) : world_(std::move(world)) {
   everyone_.resize(static_cast<size_t>(world_.size));
   std::iota(everyone_.begin(), everyone_.end(), 0);
-  thread_ = std::thread([this] { RunQueue(); });
 }
 
 Communicator::~Communicator() {
@@ -30,7 +29,7 @@ Communicator::~Communicator() {
     stop_ = true;
     changed_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Communicator::Name(int64_t sequence, std::string name) {
@@ -62,23 +61,34 @@ void Communicator::Start(int64_t sequence, Collective collective, std::vector<co
     std::lock_guard<std::mutex> lock(mutex_);
     CheckNext(sequence);
   }
+  for (const Part& p : collective.parts) entry->unfinished += p.count != 0;
+  entry->collective = std::move(collective);
+  try {
+    Copy(*entry, inputs, bytes);
+  } catch (...) {
+    // The others wait for this number: it fails in its turn, which tells them.
+    for (Block& b : entry->data) Free(std::move(b));
+    entry->data.clear();
+    entry->refused = std::current_exception();
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  entries_[sequence] = entry;
+  Enqueue(std::move(entry));
+}
+
+void Communicator::Copy(Entry& entry, std::span<const void* const> inputs,
+                        std::span<const size_t> bytes) {
   size_t next = 0;
-  for (const Part& p : collective.parts) {
+  for (const Part& p : entry.collective.parts) {
     size_t total = 0, at = 0;
     for (int64_t i = 0; i < p.num_tensors; ++i) total += bytes[next + static_cast<size_t>(i)];
     XLA_INTERNAL_CHECK(total == static_cast<size_t>(p.count) * ByteSize(p.dtype));
-    Block block = Allocate(total);
+    Block& block = entry.data.emplace_back(Allocate(total));
     for (int64_t i = 0; i < p.num_tensors; ++i, ++next) {
       if (bytes[next] != 0) std::memcpy(block.data.get() + at, inputs[next], bytes[next]);
       at += bytes[next];
     }
-    entry->data.push_back(std::move(block));
-    entry->unfinished += p.count != 0;
   }
-  entry->collective = std::move(collective);
-  std::lock_guard<std::mutex> lock(mutex_);
-  entries_[sequence] = entry;
-  Enqueue(std::move(entry));
 }
 
 void Communicator::Run(int64_t sequence, Collective collective, Buffers buffers) {
@@ -100,6 +110,7 @@ void Communicator::CheckNext(int64_t sequence) {
 void Communicator::Enqueue(std::shared_ptr<Entry> entry) {
   static metrics::Counter* count = metrics::GetCounter("Collectives");
   count->Add();
+  if (!thread_.joinable()) thread_ = std::thread([this] { RunQueue(); });
   queue_.push_back(std::move(entry));
   changed_.notify_all();
 }
@@ -151,8 +162,7 @@ void Communicator::RunQueue() {
       if (!error.ok()) {
         error.message =
             StrCat("rank ", world_.rank, ": ", error.message, " (", NameOf(entry->sequence), ")");
-        std::string others = world_.give_up(error.message);
-        if (!others.empty()) error.message += "\n" + others;
+        error.message += GiveUp(error.message);
         groups_.clear();  // closes the connections: the others notice
       }
     }
@@ -172,6 +182,16 @@ void Communicator::RunQueue() {
   groups_.clear();
 }
 
+// What the others tell, as lines to append.
+std::string Communicator::GiveUp(const std::string& why) {
+  try {
+    const std::string others = world_.give_up(why);
+    return others.empty() ? "" : "\n" + others;
+  } catch (const std::exception& e) {  // Python exits, say; on this thread it would end the process
+    return StrCat("\nthe other ranks could not be told: ", e.what());
+  }
+}
+
 Transport& Communicator::Connect(const Ranks& ranks) {
   std::unique_ptr<Transport>& transport = groups_[ranks];
   if (!transport) transport = world_.connect(ranks);
@@ -181,6 +201,7 @@ Transport& Communicator::Connect(const Ranks& ranks) {
 void Communicator::RunOne(Entry& entry) {
   static metrics::Metric* time = metrics::GetMetric("CollectiveTime");
   metrics::Timed timed(time);
+  if (entry.refused) std::rethrow_exception(entry.refused);
   const Collective& c = entry.collective;
   const Ranks& scope = c.scope.empty() ? everyone_ : c.scope;
   if (world_.local) {
@@ -310,7 +331,13 @@ Communicator::Block Communicator::Allocate(size_t size) {
       return found;
     }
   }
-  return {AllocateBytes(*world_.memory, size), size};
+  try {
+    return {AllocateBytes(*world_.memory, size), size};
+  } catch (...) {
+    std::lock_guard<std::mutex> lock(pool_mutex_);
+    in_use_ -= size;
+    throw;
+  }
 }
 
 void Communicator::Free(Block block) {

@@ -4,10 +4,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,7 +62,8 @@ class Communicator {
   void Name(int64_t sequence, std::string name);
 
   // Takes copies of the inputs, of the tensors of all parts one behind the other, and returns. Must
-  // be called with sequence numbers from 0 on; any other order is an error of ours.
+  // be called with sequence numbers from 0 on; any other order is an error of ours. Without room
+  // for the copies the collective fails, here and on the other ranks.
   void Start(int64_t sequence, Collective collective, std::vector<const void*> inputs,
              std::vector<size_t> bytes);
   // Waits for a part's result and copies it to `out`; once for each part that has elements.
@@ -86,12 +89,15 @@ class Communicator {
     std::vector<Block> data;  // of the parts: inputs, then results
     size_t unfinished = 0;    // parts that nobody has taken yet
     bool done = false;
-    Buffers buffers;  // of Run
+    std::exception_ptr refused;  // why it cannot run
+    Buffers buffers;             // of Run
   };
 
   void RunQueue();
-  void CheckNext(int64_t sequence);  // under the lock
-  void Enqueue(std::shared_ptr<Entry> entry);
+  void CheckNext(int64_t sequence);            // under the lock
+  void Enqueue(std::shared_ptr<Entry> entry);  // likewise
+  void Copy(Entry& entry, std::span<const void* const> inputs, std::span<const size_t> bytes);
+  std::string GiveUp(const std::string& why);
   void RunOne(Entry& entry);
   void CheckSame(const Entry& entry, Transport& scope);
   Transport& Connect(const Ranks& ranks);
@@ -122,7 +128,7 @@ class Communicator {
   std::deque<Block> free_;
   size_t in_use_ = 0, most_in_use_ = 0, in_pool_ = 0;
 
-  std::thread thread_;
+  std::thread thread_;  // from the first collective on
 };
 
 }  // namespace torch_xla::dist
