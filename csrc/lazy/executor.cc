@@ -239,6 +239,36 @@ void AddLive(Step& step, const Ref<Alias>& alias, ir::Value value) {
   step.held.push_back({alias, std::move(value)});
 }
 
+// What another thread has just made and not written to yet: to copy to the device is to make a
+// tensor and to write it. A loader's thread does that all the time, and a step that took such a
+// tensor would be another program. Nothing is lost: whoever needs the constant computes it.
+bool IsBlankOfAnother(const ir::Node& n) {
+  return n.num_operands() == 0 && !MineOrNobodys(n.recorder());
+}
+
+// Adds what has to run with the roots: what is computed on the way, not to be computed again, and,
+// when there is an effect among that, what hangs on one, since an effect runs once. What other
+// threads record apart from effects is left out: when they are halfway is a matter of chance.
+// The graph of the roots and of what goes with them.
+ir::Graph AddWhatGoesWith(Step& step, std::vector<Held> others) {
+  auto take_if = [&](const std::function<bool(const ir::Value&)>& wanted) {
+    std::erase_if(others, [&](Held& h) {
+      if (!wanted(h.value)) return false;
+      AddLive(step, h.alias, std::move(h.value));
+      return true;
+    });
+  };
+  ir::Graph graph = ir::Collect(step.roots.values());
+  if (HasEffect(graph)) {
+    take_if([](const ir::Value& v) {
+      return MineOrNobodys(v.node->recorder()) || HasEffect(ir::Collect({v}));
+    });
+    graph = ir::Collect(step.roots.values());
+  }
+  take_if([&](const ir::Value& v) { return v.node->mark.epoch == graph.epoch; });
+  return graph;
+}
+
 // What a sync of this thread computes.
 Step CollectStep(Threads& threads, int device) {
   std::vector<Ref<Alias>> live = Registry::Of(device).Live();
@@ -249,20 +279,13 @@ Step CollectStep(Threads& threads, int device) {
   for (const Ref<Alias>& a : live) {
     ir::Value v = a->value();
     if (!Pending(v)) continue;
-    if (threads.Take(v.node->recorder())) {
+    if (!IsBlankOfAnother(*v.node) && threads.Take(v.node->recorder())) {
       AddLive(step, a, std::move(v));
     } else {
       others.push_back({a, std::move(v)});
     }
   }
-  if (others.empty() || step.roots.empty()) return step;
-  // What is computed on the way is not to be computed again.
-  const ir::Graph graph = ir::Collect(step.roots.values());
-  const bool whole = HasEffect(graph);
-  for (Held& h : others) {
-    if (whole || h.value.node->mark.epoch == graph.epoch)
-      AddLive(step, h.alias, std::move(h.value));
-  }
+  if (!others.empty() && !step.roots.empty()) AddWhatGoesWith(step, std::move(others));
   return step;
 }
 
@@ -284,13 +307,12 @@ void MaterializeOn(int device, const std::vector<const Tensor*>& tensors) {
     if (Pending(v)) step.roots.Add(v);
   }
   if (step.roots.empty()) return;  // another thread did it meanwhile
-  ir::Graph graph = ir::Collect(step.roots.values());
-  // A collective runs once, so everything that hangs on it runs with it: all that is pending.
-  const bool whole = HasEffect(graph);
+  std::vector<Held> others;
   for (const Ref<Alias>& a : live) {
-    ir::Value v = a->value();
-    if (Pending(v) && (whole || v.node->mark.epoch == graph.epoch)) AddLive(step, a, std::move(v));
+    if (ir::Value v = a->value(); Pending(v)) others.push_back({a, std::move(v)});
   }
+  ir::Graph graph = AddWhatGoesWith(step, std::move(others));
+  const bool whole = HasEffect(graph);
   // Nodes that pending graphs outside of this one use: computed here, so that they are computed
   // once; but for views that are larger than memory, of which only a part is needed.
   const double limit = Runtime::Get().MemoryLimit(device);

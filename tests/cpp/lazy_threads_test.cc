@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/metrics.h"
+#include "lazy/effects.h"
 #include "lazy_testing.h"
 
 namespace torch_xla::lazy {
@@ -104,6 +105,68 @@ TEST_F(Threads, AThreadThatNeverSyncsHasOthersDoIt) {
     }
   }
   stop = true;
+  turns.Other();
+  other.join();
+}
+
+// A copy to the device makes a tensor and then writes it; a loader's thread is anywhere in that.
+TEST_F(Threads, ALoadersBlankTensorsAreNoPartOfTheStep) {
+  static const ir::OpDef blank_op("test::blank", LowerAdd);
+  Tensor w = Upload();
+  Turns turns;
+  std::atomic<bool> stop{false};
+  std::thread loader([&] {
+    turns.Start();
+    while (!stop) {
+      Tensor blank({ir::Node::Make(blank_op, {}, kShape), 0}, 0);
+      turns.Back();
+      EXPECT_FALSE(Computed(blank));
+      blank.Write(Upload().value());
+    }
+    turns.End();
+  });
+  for (int i = 0; i < 10; ++i) {
+    turns.Other();
+    w.Write(AddValues(w.value(), w.value()));
+    Sync(0, true);
+    EXPECT_TRUE(Computed(w));
+  }
+  stop = true;
+  turns.Other();
+  loader.join();
+  EXPECT_EQ(client_->compile_count(), 1);
+}
+
+// Read or sync: what another thread records on a collective's result runs with it, for it runs
+// once; the rest is that thread's.
+TEST_F(Threads, AnEffectTakesAlongWhatHangsOnIt) {
+  static const ir::OpDef effect_op("test::effect", LowerAdd);
+  RegisterEffect(effect_op);
+  Tensor x = Upload();
+  Tensor effect, hanging, apart;
+  Turns turns;
+  std::thread other([&] {
+    turns.Start();
+    for (int i = 0; i < 2; ++i) {
+      hanging = Add(effect, x);
+      apart = Add(x, x);
+      turns.Back();
+    }
+    turns.End();
+  });
+  for (bool read : {false, true}) {
+    ir::Value operands[] = {x.value(), x.value()};
+    effect = Tensor({ir::Node::Make(effect_op, operands, kShape), 0}, 0);
+    turns.Other();
+    Tensor mine = Add(x, x);
+    if (read) {
+      Materialize({&effect, 1});
+    } else {
+      Sync(0, true);
+    }
+    EXPECT_TRUE(Computed(effect) && Computed(hanging) && Computed(mine)) << read;
+    EXPECT_FALSE(Computed(apart)) << read;
+  }
   turns.Other();
   other.join();
 }
