@@ -101,8 +101,12 @@ bool OnHost(const hlo::Builder& b, const Shape& y) {
 // The arguments from `stride` to `groups`, which both operators have.
 void AppendGeometry(HostCallArguments& a, const Geometry& g, bool transposed,
                     const Dims& output_padding) {
-  a.Ints(g.stride).Ints(g.padding).Ints(g.dilation).Bool(transposed).Ints(output_padding).Int(
-      g.groups);
+  a.Ints(g.stride)
+      .Ints(g.padding)
+      .Ints(g.dilation)
+      .Bool(transposed)
+      .Ints(output_padding)
+      .Int(g.groups);
 }
 
 struct Convolution {
