@@ -115,7 +115,9 @@ def test_a_channel_of_an_earlier_program(run_program):
     assert p.stdout.startswith("ThreadRaisedException\nmore keys "), p.stdout + p.stderr
 
 
-@pytest.mark.parametrize("start_method, shared_memory", [("spawn", "0"), ("thread", "1")])
+@pytest.mark.parametrize(
+    "start_method, shared_memory", [("spawn", "0"), ("spawn", "1"), ("thread", "1")]
+)
 def test_without_a_time_limit(run_program, start_method, shared_memory):
     p = run_program(
         PROGRAM,
