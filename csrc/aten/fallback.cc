@@ -101,7 +101,6 @@ IValue ToDevice(const IValue& v, int device, const c10::OperatorHandle& op) {
 
 void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
-  CounterOf(op)->Add();
   size_t n = schema.arguments().size();
   std::vector<IValue> args(stack->end() - static_cast<ptrdiff_t>(n), stack->end());
   stack->resize(stack->size() - n);
@@ -114,9 +113,18 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
       break;
     }
   }
+  // Torch chooses some kernels, such as a convolution's, by the first tensor: then it is that one's
+  // device that is wrong. Later ones may be on the CPU where an operator says so (lengths,
+  // indices).
+  TORCH_CHECK(tensors.empty() || IsXla(tensors[0]) || tensors[0].dim() == 0 ||
+                  std::none_of(tensors.begin(), tensors.end(), IsXla),
+              "Expected all tensors to be on the same device, but found at least two devices, xla:",
+              device, " and ", tensors[0].defined() ? tensors[0].device().str() : "none", "! (",
+              op.operator_name(), ")");
   for (const IValue& v : args) {
     if (v.isDevice() && v.toDevice().is_xla()) device = DeviceOf(v.toDevice());
   }
+  CounterOf(op)->Add();
   std::vector<at::Tensor> host = ToCpu(tensors);
   std::vector<IValue> given = args;
   GiveGenerators(schema, given, device);

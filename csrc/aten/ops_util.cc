@@ -81,7 +81,20 @@ ir::Value FullStatic(const Shape& shape, double value) {
   return {ir::Node::Make(op, {}, shape, {&word, 1}), 0};
 }
 
+// PyTorch refuses a value that an integer type cannot hold.
+void CheckHolds(DType dtype, const at::Scalar& value) {
+  switch (dtype) {
+    case DType::kU8: static_cast<void>(value.to<uint8_t>()); break;
+    case DType::kS8: static_cast<void>(value.to<int8_t>()); break;
+    case DType::kS16: static_cast<void>(value.to<int16_t>()); break;
+    case DType::kS32: static_cast<void>(value.to<int32_t>()); break;
+    case DType::kS64: static_cast<void>(value.to<int64_t>()); break;
+    default: break;
+  }
+}
+
 ir::Value Full(const Shape& shape, const at::Scalar& value) {
+  CheckHolds(shape.dtype, value);
   static const ir::OpDef op("aten::full", LowerFull);
   record::Recording r(op);
   r.ScalarInput(value);

@@ -185,7 +185,9 @@ void RaiseInTorchWords(const char* name, const char* overload, torch::jit::Stack
   // The CPU kernel has the words that users know (meta kernels are partly other code), but it also
   // computes where our rule refused wrongly: not for large tensors.
   constexpr int64_t kSmall = 1 << 20;
-  auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+  std::string called = name;
+  if (called == "aten::convolution_overrideable") called = "aten::convolution";  // same arguments
+  auto op = c10::Dispatcher::singleton().findSchema({called, overload});
   try {
     if (op && HasKernel(*op, c10::DispatchKey::CPU) && LargestTensor(stack) <= kSmall) {
       MoveTo(c10::kCPU, stack);
@@ -194,7 +196,7 @@ void RaiseInTorchWords(const char* name, const char* overload, torch::jit::Stack
       CallMeta(name, overload, stack);
     }
   } catch (const c10::NotImplementedError&) {
-    // A kernel that says only this (convolution_overrideable) knows less than we do.
+    // A kernel that says only this knows less than we do.
   }
   TORCH_CHECK(false, ours.what());
 }

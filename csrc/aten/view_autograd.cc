@@ -67,6 +67,10 @@ at::Tensor View(c10::DispatchKeySet keys, const at::Tensor& self, at::SymIntArra
 template <typename InPlace, typename Make, typename... Args>
 at::Tensor& InPlaceView(c10::DispatchKeySet keys, at::Tensor& self, const Make& make,
                         Args&&... args) {
+  // A wrapper of torch.func, whose levels are autograd's own.
+  if (dynamic_cast<XLATensorImpl*>(self.unsafeGetTensorImpl()) == nullptr) {
+    return InPlace::redispatch(ToTorch(keys), self, std::forward<Args>(args)...);
+  }
   auto* old = torch::autograd::impl::get_view_autograd_meta(self);
   if (old == nullptr || !old->has_bw_view() || self.is_inference() ||
       c10::InferenceMode::is_enabled()) {

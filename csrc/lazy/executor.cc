@@ -373,8 +373,15 @@ Tensor FromHost(const void* data, const Shape& shape, int device) {
   auto payload = MakeRef<Data>(shape, device);
   {
     metrics::Timed timed(time);
-    payload->Set(
-        runtime.client().BufferFromHost(data, shape, device, pjrt::HostBuffer::kCopiedDuringCall));
+    try {
+      payload->Set(runtime.client().BufferFromHost(data, shape, device,
+                                                   pjrt::HostBuffer::kCopiedDuringCall));
+    } catch (const Error& e) {
+      const bool full = e.code() == Code::kResourceExhausted ||
+                        std::string_view(e.what()).find("ut of memory") != std::string_view::npos;
+      if (!full) throw;
+      ThrowOutOfMemory(Bytes(shape), "a copy to the device of " + ToString(shape));
+    }
   }
   metrics::AddSample(bytes, static_cast<double>(shape.bytes()));
   return Tensor({ir::Node::MakeData(shape, payload), 0}, device);

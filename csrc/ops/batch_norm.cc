@@ -11,6 +11,7 @@
 
 #include "aten/ops_util.h"
 #include "ops/lowering.h"
+#include "ops/norm_types.h"
 
 namespace torch_xla::ops {
 namespace {
@@ -26,8 +27,10 @@ Value SumOverBatch(Value x) { return Sum(x, AllBut(x.rank(), 1)); }
 // The node of every forward form: y, mean and invstd (in evaluation of no elements, as on CPU),
 // then in training the new running mean and variance where they are given.
 struct BatchNorm {
-  static std::vector<Shape> Infer(const Arg& x, const Arg*, const Arg*, const Arg* running_mean,
-                                  const Arg* running_var, bool training, double, double) {
+  static std::vector<Shape> Infer(const Arg& x, const Arg* weight, const Arg* bias,
+                                  const Arg* running_mean, const Arg* running_var, bool training,
+                                  double, double) {
+    CheckNormTypes(x, {weight, bias, running_mean, running_var});
     Shape stats{Wide(x.dtype()), {training ? x.dim(1) : 0}};
     std::vector<Shape> shapes{x.shape(), stats, stats};
     if (training && running_mean) shapes.push_back(running_mean->shape());

@@ -96,6 +96,9 @@ void CheckNll(const Arg& self, const Arg& target, const Arg* weight, bool spatia
   XLA_CHECK(dims == target.dims() || (self.rank() == 1 && target.numel() == 1), kInvalidArgument,
             "size mismatch (got input: ", ToString(self.dims()),
             ", target: ", ToString(target.dims()), ")");
+  XLA_CHECK(weight == nullptr || weight->dtype() == self.dtype(), kInvalidArgument,
+            "expected scalar type ", TorchName(self.dtype()), " but found ",
+            weight ? TorchName(weight->dtype()) : "");
   int64_t classes = self.dim(ClassDim(self.rank()));
   TORCH_CHECK(weight == nullptr || weight->numel() == classes,
               "weight tensor should be defined either for all ", classes,

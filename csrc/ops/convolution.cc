@@ -110,17 +110,32 @@ void AppendGeometry(HostCallArguments& a, const Geometry& g, bool transposed,
 }
 
 struct Convolution {
-  static Shape Infer(const Arg& x, const Arg& w, const Arg*, Span stride, Span padding,
+  static Shape Infer(const Arg& x, const Arg& w, const Arg* bias, Span stride, Span padding,
                      Span dilation, bool transposed, Span output_padding, int64_t groups) {
     int64_t n = x.rank() - 2;
     Geometry g(stride, padding, dilation, groups, n);
     Dims extra = Geometry::Fill(output_padding, n);
+    XLA_CHECK(x.dtype() == w.dtype() && (bias == nullptr || bias->dtype() == x.dtype()),
+              kInvalidArgument, "Input type (", TorchName(x.dtype()), ") and weight type (",
+              TorchName(w.dtype()), ") or bias type should be the same");
+    for (size_t i = 0; i < At(n); ++i) {
+      XLA_CHECK(g.stride[i] > 0 && g.dilation[i] > 0 && g.padding[i] >= 0 && w.dims()[i + 2] > 0,
+                kInvalidArgument,
+                "kernel, stride and dilation should be greater than zero, and "
+                "padding not negative");
+      XLA_CHECK(!transposed || (extra[i] >= 0 && extra[i] < std::max(g.stride[i], g.dilation[i])),
+                kInvalidArgument, "output padding must be smaller than either stride or dilation");
+    }
     Shape out{x.dtype(), {x.dim(0), transposed ? w.dim(1) * groups : w.dim(0)}};
     for (size_t i = 0; i < At(n); ++i) {
       int64_t window = Dilated(w.dims()[i + 2], g.dilation[i]);
       int64_t in = x.dims()[i + 2];
       out.dims.push_back(transposed ? (in - 1) * g.stride[i] - 2 * g.padding[i] + window + extra[i]
                                     : (in + 2 * g.padding[i] - window) / g.stride[i] + 1);
+      XLA_CHECK(out.dims.back() > 0, kInvalidArgument,
+                "Given input size per channel: ", ToString(Spatial(x.dims())),
+                ". Calculated output size per channel: ", ToString(Spatial(out.dims)),
+                ". Output size is too small");
     }
     return out;
   }

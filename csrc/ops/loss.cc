@@ -133,6 +133,8 @@ Value Weighted(Value x, std::optional<Value> weight) {
 
 struct BinaryCrossEntropy {
   static Shape Infer(const Arg& self, const Arg& target, const Arg*, int64_t reduction) {
+    XLA_CHECK(self.dtype() == target.dtype(), kInvalidArgument, "Found dtype ",
+              TorchName(target.dtype()), " but expected ", TorchName(self.dtype()));
     return LossShape({self.dtype(), Broadcast({self, target})}, reduction);
   }
   static Value Lower(const Shape& out, Value self, Value target, std::optional<Value> weight,

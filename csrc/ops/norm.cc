@@ -6,6 +6,7 @@
 #include <ATen/ops/native_layer_norm_ops.h>
 
 #include "ops/lowering.h"
+#include "ops/norm_types.h"
 
 namespace torch_xla::ops {
 namespace {
@@ -48,6 +49,7 @@ struct LayerNorm {
                 ToString(normalized));
     CheckParameter(weight, "weight", normalized);
     CheckParameter(bias, "bias", normalized);
+    CheckNormTypes(x, {weight, bias});
     bool fits =
         x.rank() >= n && std::equal(normalized.begin(), normalized.end(), x.dims().end() - n);
     if (!fits) {
@@ -136,6 +138,7 @@ struct GroupNorm {
       XLA_CHECK(p == nullptr || (p->rank() == 1 && p->dim(0) == c), kInvalidArgument,
                 "Expected weight and bias to be vectors of size ", c);
     }
+    CheckNormTypes(x, {weight, bias});
     Shape stats{x.dtype(), {n, group}};
     return {x.shape(), stats, stats};
   }

@@ -4,8 +4,6 @@
 #include <ATen/ops/_upsample_bicubic2d_aa_ops.h>
 #include <ATen/ops/_upsample_bilinear2d_aa_backward_ops.h>
 #include <ATen/ops/_upsample_bilinear2d_aa_ops.h>
-#include <ATen/ops/_upsample_lanczos2d_aa_backward_ops.h>
-#include <ATen/ops/_upsample_lanczos2d_aa_ops.h>
 #include <ATen/ops/_upsample_nearest_exact1d_backward_ops.h>
 #include <ATen/ops/_upsample_nearest_exact1d_ops.h>
 #include <ATen/ops/_upsample_nearest_exact2d_backward_ops.h>
@@ -29,6 +27,12 @@
 
 #include <cmath>
 #include <numbers>
+
+#if __has_include(<ATen/ops/_upsample_lanczos2d_aa_ops.h>)  // not before torch 2.13
+#include <ATen/ops/_upsample_lanczos2d_aa_backward_ops.h>
+#include <ATen/ops/_upsample_lanczos2d_aa_ops.h>
+#define XLA_HAS_LANCZOS
+#endif
 
 #include "hlo/dot.h"
 #include "ops/lowering.h"
@@ -309,8 +313,10 @@ XLA_OPS(m) {
                bool, Scale, Scale>(m);
   RegisterPair<op::_upsample_bicubic2d_aa, op::_upsample_bicubic2d_aa_backward, Mode::kCubicAA,
                bool, Scale, Scale>(m);
+#ifdef XLA_HAS_LANCZOS
   RegisterPair<op::_upsample_lanczos2d_aa, op::_upsample_lanczos2d_aa_backward, Mode::kLanczosAA,
                bool, Scale, Scale>(m);
+#endif
   RegisterPair<op::upsample_bicubic2d, op::upsample_bicubic2d_backward, Mode::kCubic, bool, Scale,
                Scale>(m);
 }

@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torch_xla
 import torch_xla.core.xla_model as xm
@@ -143,6 +144,31 @@ def test_cpu_backward_before_the_first_device(run_python):
         """
     )
     assert done.stdout.strip() == "[2.0, 2.0]", done.stderr
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own
+def test_function_transforms_of_shapes_changed_in_place(device):
+    """torch itself uses them: vector @ matrix, linear of one row with a bias."""
+    w, b, x = torch.randn(2, 3), torch.randn(2), torch.randn(4, 3)
+
+    def results(d):
+        grad, vmap = torch.func.grad, torch.func.vmap
+        ones = torch.ones(1, 3, 1, device=d)
+        yield grad(lambda p: (x[0].to(d) @ p.t()).square().sum())(w.to(d))
+        loss = grad(lambda p, row: F.linear(row, p, b.to(d)).pow(2).sum())
+        yield vmap(loss, (None, 0))(w.to(d), x.to(d))
+        for change in (
+            lambda t: t.squeeze_(),
+            lambda t: t.squeeze_(0),
+            lambda t: t.unsqueeze_(1),
+            lambda t: t.transpose_(0, 1),
+            lambda t: t.view(3, 1).t_(),
+        ):
+            yield grad(lambda t, change=change: change(t.clone()).square().sum())(ones)
+            yield torch.func.jvp(lambda t, c=change: c(t.clone()) * 2, (ones,), (ones,))[1]
+
+    for ours, theirs in zip(results(device), results("cpu"), strict=True):
+        assert_same(ours, theirs)
 
 
 def test_what_torchs_utilities_ask(device):

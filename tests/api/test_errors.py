@@ -33,6 +33,50 @@ CASES = {
     "split": lambda d: torch.ones(5, device=d).split([2, 2]),
     "leaf in-place": lambda d: torch.ones(2, device=d, requires_grad=True).add_(1),
     "negative size": lambda d: torch.empty(-1, device=d),
+    "conv dtypes": lambda d: F.conv2d(
+        torch.ones(1, 3, 5, 5, device=d), torch.ones(4, 3, 3, 3, device=d).double()
+    ),
+    "conv1d dtypes": lambda d: F.conv1d(
+        torch.ones(1, 3, 5, device=d).double(), torch.ones(4, 3, 3, device=d)
+    ),
+    "conv bias dtype": lambda d: F.conv2d(
+        torch.ones(1, 3, 5, 5, device=d),
+        torch.ones(4, 3, 3, 3, device=d),
+        torch.ones(4, device=d).double(),
+    ),
+    "conv dilation": lambda d: F.conv2d(
+        torch.ones(1, 3, 5, 5, device=d), torch.ones(4, 3, 3, 3, device=d), dilation=0
+    ),
+    "conv kernel": lambda d: F.conv2d(
+        torch.ones(1, 3, 5, 5, device=d), torch.ones(4, 3, 0, 3, device=d)
+    ),
+    "conv output padding": lambda d: F.conv_transpose2d(
+        torch.ones(1, 3, 5, 5, device=d), torch.ones(3, 4, 3, 3, device=d), output_padding=3
+    ),
+    "conv output padding 1d": lambda d: F.conv_transpose1d(
+        torch.ones(1, 3, 5, device=d), torch.ones(3, 4, 3, device=d), output_padding=1
+    ),
+    "conv output size": lambda d: F.conv_transpose2d(
+        torch.ones(1, 3, 4, 4, device=d), torch.ones(3, 4, 3, 3, device=d), padding=6
+    ),
+    "batch norm dtypes": lambda d: (
+        torch.nn.BatchNorm1d(3).double().to(d)(torch.ones(2, 3, device=d))
+    ),
+    "layer norm dtypes": lambda d: torch.nn.LayerNorm(3).double().to(d)(torch.ones(2, 3, device=d)),
+    "group norm dtypes": lambda d: (
+        torch.nn.GroupNorm(1, 3).double().to(d)(torch.ones(2, 3, 4, device=d))
+    ),
+    "cross entropy weight dtype": lambda d: F.cross_entropy(
+        torch.ones(2, 3, device=d),
+        torch.ones(2, device=d).long(),
+        weight=torch.ones(3, device=d).double(),
+    ),
+    "binary cross entropy dtype": lambda d: F.binary_cross_entropy(
+        torch.ones(2, device=d), torch.ones(2, device=d).double()
+    ),
+    "full overflow": lambda d: torch.full((2,), 1e10, dtype=torch.int32, device=d),
+    "fill overflow": lambda d: torch.zeros(2, dtype=torch.uint8, device=d).fill_(300),
+    "fill nan": lambda d: torch.zeros(2, dtype=torch.int64, device=d).fill_(float("nan")),
 }
 
 
@@ -51,6 +95,16 @@ def error_on(device, case) -> tuple[type, str] | None:
     except Exception as e:
         return type(e), str(e).replace("xla:0", "cpu")[:40]
     return None
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_a_convolution_of_a_cpu_tensor(device, transposed, dilation):
+    """Torch chooses its kernel by the input: it would run on the host."""
+    conv = F.conv_transpose2d if transposed else F.conv2d
+    x, w = torch.ones(1, 3, 5, 5), torch.ones(3, 3, 2, 2, device=device)
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        conv(x, w, dilation=dilation)
 
 
 MIXED = {

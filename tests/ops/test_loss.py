@@ -1,5 +1,7 @@
 """Losses and their gradients against PyTorch on the CPU."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -69,6 +71,23 @@ def test_cross_entropy(shape, reduction):
         )
 
     check(run, floats(*shape), rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (2, 5, 3), (5,)])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_weighted_cross_entropy_with_smoothing(shape, reduction):
+    """Nothing on the host, though torch selects the targets that count."""
+    classes = shape[0] if len(shape) == 1 else shape[1]
+    rows = [d for d in shape if d != classes] if len(shape) > 1 else []
+    t = torch.arange(math.prod(rows)).reshape(rows) % classes
+    if t.dim():
+        t.view(-1)[1] = -100
+    check(
+        lambda x, w, t: F.cross_entropy(x, t, w.detach(), label_smoothing=0.2, reduction=reduction),
+        floats(*shape),
+        floats(classes, low=0.1),
+        t,
+    )
 
 
 def test_everything_ignored():
