@@ -55,6 +55,7 @@ def _xla_collective_start(
         tuple[str, str, list[torch.Tensor], list[list[int]], int, list[tuple[int, int]]]
     ],
     scope: list[int],
+    label: str,
 ) -> _XlaPending: ...
 def _xla_set_communicator(
     device: int,

@@ -33,7 +33,8 @@ Enum FromName(const std::string& name, const char* (*name_of)(Enum), int count, 
 using PartTuple = std::tuple<std::string, std::string, std::vector<at::Tensor>, std::vector<Ranks>,
                              int64_t, std::vector<std::pair<int64_t, int64_t>>>;
 
-std::shared_ptr<dist::Pending> Start(std::vector<PartTuple> tuples, Ranks scope) {
+std::shared_ptr<dist::Pending> Start(std::vector<PartTuple> tuples, Ranks scope,
+                                     const std::string& label) {
   const ir::SourceLine* line = PythonLine();
   py::gil_scoped_release release;
   std::vector<dist::Operands> parts;
@@ -46,7 +47,7 @@ std::shared_ptr<dist::Pending> Start(std::vector<PartTuple> tuples, Ranks scope)
     o.part.pairs = std::move(pairs);
     o.tensors = std::move(tensors);
   }
-  return dist::Start(std::move(parts), std::move(scope), line);
+  return dist::Start(std::move(parts), std::move(scope), line, label);
 }
 
 // On the communication thread, before the GIL is taken: who takes it of a Python that exits ends.
@@ -178,7 +179,7 @@ void InitDist(py::module_& m) {
   m.def("_xla_drop_communicator", &dist::DropCommunicator, py::arg("device"), NoGil());
   py::class_<dist::Pending, std::shared_ptr<dist::Pending>>(m, "_XlaPending")
       .def("finish", &dist::Pending::Finish, NoGil());
-  m.def("_xla_collective_start", &Start, py::arg("parts"), py::arg("scope"));
+  m.def("_xla_collective_start", &Start, py::arg("parts"), py::arg("scope"), py::arg("label"));
   m.def("_xla_set_communicator", &SetCommunicator, py::arg("device"), py::arg("rank"),
         py::arg("size"), py::arg("connect"), py::arg("compare"), py::arg("give_up"));
   m.def("_xla_set_native_communicator", &SetNative, py::arg("device"), py::arg("rank"),

@@ -227,8 +227,8 @@ void RecordWhole(Chain& chain, std::vector<ir::Value>& results, std::span<const 
   chain.link.Write({ir::Node::Make(LinkOp(), all, LinkShape()), 0});
 }
 
-std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
-                               const ir::SourceLine* line) {
+std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope, const ir::SourceLine* line,
+                               const std::string& label) {
   Collective c;
   c.scope = std::move(scope);
   std::vector<ir::Value> values(1);
@@ -269,6 +269,7 @@ std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
     c.parts.push_back(o.part);
   }
   std::string name = Describe(c, shapes);
+  if (!label.empty()) name += " of " + label;
   Hasher hasher;
   hasher.AddBytes(name);
   c.fingerprint = static_cast<int64_t>(hasher.Finish().lo);

@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dist/collective.h"
@@ -47,7 +48,7 @@ class Pending {
 
  private:
   friend std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
-                                        const ir::SourceLine* line);
+                                        const ir::SourceLine* line, const std::string& label);
   int device_ = 0;
   ir::Value link_;
   std::vector<Shape> results_;
@@ -55,9 +56,10 @@ class Pending {
   bool finished_ = false;
 };
 
-// Records the start. Throws for tensors that are not on one XLA device with a communicator.
-std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope,
-                               const ir::SourceLine* line);
+// Records the start. `label`: what the tensors are, where the same shapes may be of other things;
+// the replicas compare it. Throws for tensors that are not on one XLA device with a communicator.
+std::shared_ptr<Pending> Start(std::vector<Operands> parts, Ranks scope, const ir::SourceLine* line,
+                               const std::string& label = "");
 
 // Launches what is pending on the device when a collective is among it, whichever thread recorded
 // it (a sync would leave out what other threads record) and on whichever thread this is called.

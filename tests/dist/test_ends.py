@@ -67,6 +67,29 @@ def nobody_gives_up(index):
         raise LookupError("no")
     total(index).tolist()
 
+def other_gradients(index):
+    '''Of another parameter of the same shape.'''
+    p, q = (torch.nn.Parameter(torch.ones(2).to(torch_xla.device())) for _ in range(2))
+    optimizer = torch.optim.SGD([p, q], lr=1.0)
+    (p if index == 0 else q).sum().backward()
+    xm.optimizer_step(optimizer)
+    print("stepped", (p + q).tolist())
+
+def wait_for_own(index):
+    for _ in range(20):
+        y = total(index)
+        torch_xla.sync()
+        xm.wait_device_ops()
+    print("total", y.tolist()[0], flush=True)
+
+def wait_for_failed(index, by_sync):
+    if index == 1:
+        return
+    y = total(index)
+    torch_xla.sync()
+    torch_xla.sync(wait=True) if by_sync else xm.wait_device_ops()
+    print("waited")
+
 if __name__ == "__main__":
     name, method, *args = sys.argv[1:]
     if name == "unanswered":
@@ -101,6 +124,28 @@ def test_a_turn_that_reads_what_the_next_one_has_recorded(run_program, start_met
 def test_a_meeting_on_another_thread(run_program):
     p = run_program(PROGRAM, "helper_meets", "spawn", XLA_WAIT_TIMEOUT_S="20")
     assert p.stdout == "total 3.0 2\n" * 2, p.stdout + p.stderr
+
+
+@METHODS
+def test_gradients_of_other_parameters_are_not_added_up(run_program, start_method):
+    p = run_program(PROGRAM, "other_gradients", start_method, XLA_WAIT_TIMEOUT_S="20")
+    assert "stepped [" not in p.stdout, p.stdout + p.stderr
+    for rank, missing in enumerate((1, 0)):
+        words = f"all parameters but {missing} of 2"
+        assert f"rank {rank}: " in p.stdout and words in p.stdout, p.stdout + p.stderr
+
+
+@METHODS
+def test_each_replica_waits_for_its_own_devices(run_program, start_method):
+    p = run_program(PROGRAM, "wait_for_own", start_method, XLA_WAIT_TIMEOUT_S="20")
+    assert p.stdout == "total 3.0\n" * 2, p.stdout + p.stderr
+
+
+@METHODS
+@pytest.mark.parametrize("by_sync", [0, 1])
+def test_a_failure_that_nobody_reads_is_raised_by_a_wait(run_program, start_method, by_sync):
+    p = run_program(PROGRAM, "wait_for_failed", start_method, str(by_sync), XLA_WAIT_TIMEOUT_S="20")
+    assert "waited" not in p.stdout and "rank 1 has ended" in p.stdout, p.stdout + p.stderr
 
 
 @METHODS

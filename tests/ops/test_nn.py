@@ -308,6 +308,8 @@ RESAMPLED = [
     ("bicubic", (2, 3, 4, 5), {"size": (7, 9), "antialias": True, "align_corners": True}),
     ("lanczos", (2, 3, 9, 8), {"size": (4, 3), "antialias": True}),
 ]
+if not hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):  # before torch 2.13
+    RESAMPLED = RESAMPLED[:-1]
 
 
 @pytest.mark.parametrize(("mode", "shape", "options"), RESAMPLED)

@@ -42,11 +42,12 @@ class Started:
         return results
 
 
-def start(parts: Sequence[Part], scope: Sequence[int] = ()) -> Started:
+def start(parts: Sequence[Part], scope: Sequence[int] = (), label: str = "") -> Started:
     """Records the start of the parts, together.
 
     Args:
         scope: the ranks that record it, by default all.
+        label: what the tensors are, for the ranks to compare.
     """
     device = parts[0].tensors[0].get_device()
     _world.ensure_communicator(device)
@@ -61,7 +62,7 @@ def start(parts: Sequence[Part], scope: Sequence[int] = ()) -> Started:
         )
         for p in parts
     ]
-    return Started(_XLAC._xla_collective_start(tuples, list(scope)))
+    return Started(_XLAC._xla_collective_start(tuples, list(scope), label))
 
 
 def run(part: Part, scope: Sequence[int] = ()) -> torch.Tensor:
@@ -163,6 +164,7 @@ def by_dtype(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
 def start_lists(
     items: Sequence[tuple[str, str, Sequence[torch.Tensor], Groups, int]],
     scope: Sequence[int] = (),
+    label: str = "",
 ) -> "StartedLists | None":
     """Several lists (kind, reduce, tensors, groups, root) as one start: all_reduce, broadcast."""
     parts, places = [], []
@@ -173,7 +175,7 @@ def start_lists(
             places.append((i, indices))
     if not parts:
         return None
-    return StartedLists(start(parts, scope), parts, places, [len(x[2]) for x in items])
+    return StartedLists(start(parts, scope, label), parts, places, [len(x[2]) for x in items])
 
 
 class StartedLists:

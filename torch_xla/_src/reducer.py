@@ -64,6 +64,9 @@ class XlaReducer:
         """Parameters that are unused are unused in every step."""
         self._find_unused = True
 
+    def _delay_all_reduce(self) -> None:
+        """At the end of a static graph's first backward pass: nothing was held back."""
+
     def _remove_autograd_hooks(self) -> None:
         for hook in self._hooks:
             hook.remove()

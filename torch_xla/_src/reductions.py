@@ -47,8 +47,10 @@ def all_reduce(
     if isinstance(inputs, torch.Tensor):
         result = _all_reduce_one(reduce_type, inputs, groups)
         return result if scale == 1.0 else result * scale
-    if inputs is None:
-        raise TypeError("all_reduce expects a tensor or a list of tensors")
+    if not isinstance(inputs, list | tuple):
+        raise TypeError(
+            f"all_reduce expects a tensor or a list of tensors, got {type(inputs).__name__}"
+        )
     _all_reduce_lists([_Reduction(reduce_type, inputs, groups)], scale)
     return inputs
 
@@ -84,7 +86,7 @@ def _all_reduce_lists(reductions: list[_Reduction], scale: float) -> list[list[t
             started = _c.start_lists(
                 [("all_reduce", r.reduce_type, r.tensors, r.groups, 0) for r in reductions]
             )
-            results = started.finish() if started else []
+            results = started.finish() if started else [[] for _ in reductions]
         for r, values in zip(reductions, results, strict=True):
             for t, value in zip(r.tensors, values, strict=True):
                 t.copy_(value if scale == 1.0 else value * scale)
@@ -103,7 +105,16 @@ def reduce_gradients(
     n = _c.check_groups(groups)
     if _world.current().size == 1 or not gradients:
         return
-    all_reduce_bucketized_gradients(gradients, scale=1.0 / n, groups=groups, pin_layout=pin_layout)
+    _reduce_buckets(gradients, 1.0 / n, groups, 0, _which_have_gradients(optimizer))
+
+
+def _which_have_gradients(optimizer: torch.optim.Optimizer) -> str:
+    """Compared by the replicas: gradients of equal shapes may be of other parameters."""
+    has = [p.grad is not None for group in optimizer.param_groups for p in group["params"]]
+    if all(has):
+        return ""
+    missing = [str(i) for i, there in enumerate(has) if not there]
+    return f"all parameters but {', '.join(missing)} of {len(has)}"
 
 
 def all_reduce_bucketized_gradients(
@@ -118,6 +129,12 @@ def all_reduce_bucketized_gradients(
     Args:
         bucket_cap_mb: megabytes of a bucket; 0 is ALLREDUCE_GRADIENTS_BUCKET_SIZE_MB, or 25.
     """
+    _reduce_buckets(gradients, scale, groups, bucket_cap_mb, "")
+
+
+def _reduce_buckets(
+    gradients: list[torch.Tensor], scale: float, groups: Groups, bucket_cap_mb: float, label: str
+) -> None:
     _c.check_tensors("all_reduce", gradients)
     _c.check_groups(groups)
     if not bucket_cap_mb:
@@ -127,7 +144,9 @@ def all_reduce_bucketized_gradients(
         return
     buckets = _c.buckets(gradients, bucket_cap_mb)
     with torch.no_grad():
-        started = [(b, _c.start_lists([("all_reduce", "sum", b, groups, 0)])) for b in buckets]
+        started = [
+            (b, _c.start_lists([("all_reduce", "sum", b, groups, 0)], label=label)) for b in buckets
+        ]
         for bucket, s in started:
             assert s is not None
             for t, value in zip(bucket, s.finish()[0], strict=True):

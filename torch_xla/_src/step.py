@@ -9,6 +9,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from .. import _XLAC
+from . import world as _world
 
 Closure = tuple[Callable[..., Any], Sequence[Any], bool]
 
@@ -50,6 +51,8 @@ def end(device: int, wait: bool = False) -> None:
         (f, _snapshot(args) if in_thread else args, in_thread) for f, args, in_thread in closures
     ]
     _XLAC._xla_sync(device, wait)
+    if wait:
+        _world.raise_failure(device)
     _raise_what_failed()
     for f, args, in_thread in closures:
         if in_thread:

@@ -456,8 +456,7 @@ def launch_collectives() -> None:
     """Launches what is pending when a collective is among it: the other ranks wait for it."""
     if not _XLAC._xla_runtime_created():
         return
-    replica = of_thread()
-    for d in range(_XLAC._xla_num_devices()) if replica is None else [replica.device]:
+    for d in own_devices():
         _XLAC._xla_launch_collectives(d)
 
 
@@ -471,6 +470,19 @@ def clean_exit() -> Iterator[None]:
             raise
 
 
+def own_devices() -> Sequence[int]:
+    """Of this replica: a thread has one device, and others' may wait for it."""
+    replica = of_thread()
+    return range(_XLAC._xla_num_devices()) if replica is None else [replica.device]
+
+
+def raise_failure(device: int) -> None:
+    """Raises RuntimeError when a collective of the device has failed, read or not."""
+    _, failure = _XLAC._xla_collective_status(device)
+    if failure:
+        raise RuntimeError(failure)
+
+
 def leave() -> None:
     """At the end of a process, before the client goes: finishes what others may wait for."""
     if _store is None or of_process().size == 1 or _XLAC._xla_in_forked_child():
@@ -478,7 +490,9 @@ def leave() -> None:
     try:
         launch_collectives()
         if _XLAC._xla_runtime_created():
-            for d in range(_XLAC._xla_num_devices()):
+            for d in own_devices():
                 _XLAC._xla_wait_device_ops(d)
+                if failure := _XLAC._xla_collective_status(d)[1]:
+                    logger.error("rank %d ends after a failure: %s", of_process().rank, failure)
     finally:
         say_gone("has ended")

@@ -163,11 +163,18 @@ def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
 
 
 def wait_device_ops(devices: Sequence[DeviceLike] = ()) -> None:
-    """Waits until all that was launched on the given devices, by default all, is finished."""
+    """Waits until all that was launched on the given devices, by default all, is finished.
+
+    In a replica that is a thread: on its device.
+
+    Raises:
+        RuntimeError: a collective on them has failed.
+    """
     if not _XLAC._xla_runtime_created():
         return
-    for d in devices or _devices():
-        _XLAC._xla_wait_device_ops(_index_of(d))
+    for d in [_index_of(d) for d in devices] or _world.own_devices():
+        _XLAC._xla_wait_device_ops(d)
+        _world.raise_failure(d)
 
 
 def unlazy(tensors: Sequence[torch.Tensor]) -> None:

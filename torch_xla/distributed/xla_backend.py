@@ -146,9 +146,14 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> dist.Work:
         return self.allreduce(tensors, opts)
 
+    def _check_root(self, root: int) -> int:
+        if not 0 <= root < self.size():
+            raise ValueError(f"invalid root rank: {root}, in a group of {self.size()}")
+        return root
+
     def broadcast(self, tensors: Any, opts: Any = None, *_: Any) -> dist.Work:
         tensors = _as_list(tensors)
-        root = opts if isinstance(opts, int) else getattr(opts, "rootRank", 0)
+        root = self._check_root(opts if isinstance(opts, int) else getattr(opts, "rootRank", 0))
         given = [self._on_device(t) for t in tensors]
         at = self._ranks[root]
         parts = [_c.Part("collective_broadcast", [t], root=at) for t in given]
@@ -157,8 +162,9 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
 
     def reduce(self, tensors: Any, opts: Any) -> dist.Work:
         tensors = _as_list(tensors)
+        root = self._check_root(opts.rootRank)
         results = self._reduce(tensors, opts.reduceOp, "all_reduce")
-        if self.rank() == opts.rootRank:
+        if self.rank() == root:
             self._write(tensors, results)
         return _Work(tensors)
 
@@ -192,18 +198,20 @@ class ProcessGroupXla(_Base):  # type: ignore[misc]
         return _Work(output_lists)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
+        root = self._check_root(opts.rootRank)
         rows = self._gather(inputs)[0]
-        if self.rank() == opts.rootRank:
+        if self.rank() == root:
             self._write(outputs[0], list(rows.unbind(0)))
         return _Work(outputs)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any) -> dist.Work:
+        root = self._check_root(opts.rootRank)
         out = self._on_device(outputs[0])
-        if self.rank() == opts.rootRank:
+        if self.rank() == root:
             rows = torch.stack([self._on_device(t) for t in inputs[0]])
         else:
             rows = torch.zeros([self.size(), *out.shape], dtype=out.dtype, device=out.device)
-        part = _c.Part("collective_broadcast", [rows], root=self._ranks[opts.rootRank])
+        part = _c.Part("collective_broadcast", [rows], root=self._ranks[root])
         everything = self._run([part])[0]
         index = torch.tensor([self.rank()]).to(out.device)  # data: one program on all ranks
         self._write(outputs, [everything.index_select(0, index)])
