@@ -116,11 +116,12 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   // Torch chooses some kernels, such as a convolution's, by the first tensor: then it is that one's
   // device that is wrong. Later ones may be on the CPU where an operator says so (lengths,
   // indices).
-  TORCH_CHECK(tensors.empty() || IsXla(tensors[0]) || tensors[0].dim() == 0 ||
+  auto first =
+      std::find_if(tensors.begin(), tensors.end(), [](const at::Tensor& t) { return t.defined(); });
+  TORCH_CHECK(first == tensors.end() || IsXla(*first) || first->dim() == 0 ||
                   std::none_of(tensors.begin(), tensors.end(), IsXla),
               "Expected all tensors to be on the same device, but found at least two devices, xla:",
-              device, " and ", tensors[0].defined() ? tensors[0].device().str() : "none", "! (",
-              op.operator_name(), ")");
+              device, " and ", first->device(), "! (", op.operator_name(), ")");
   for (const IValue& v : args) {
     if (v.isDevice() && v.toDevice().is_xla()) device = DeviceOf(v.toDevice());
   }

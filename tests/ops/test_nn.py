@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import torch_xla
+
 from .oracle import check, check_error, floats, host_runs, to_xla
 
 CONVOLUTIONS = {
@@ -34,6 +36,15 @@ CONVOLUTIONS = {
 }
 
 
+@pytest.fixture(params=["highest", "high"])
+def convolutions(request):
+    """On the host the one is PyTorch's own kernel, the other what every device has."""
+    torch_xla.backends.set_mat_mul_precision(request.param)
+    yield
+    torch_xla._XLAC._xla_set_mat_mul_precision(None)
+
+
+@pytest.mark.usefixtures("convolutions")
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolution(name):
     fn, x, w, options = CONVOLUTIONS[name]
@@ -48,6 +59,7 @@ def test_convolution_without_bias_or_batch():
     check(F.conv2d, torch.zeros(0, 3, 5, 5), floats(4, 3, 3, 3), floats(4))
 
 
+@pytest.mark.usefixtures("convolutions")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_convolution_types(dtype):
     args = floats(2, 4, 6, 6, dtype=dtype), floats(4, 2, 3, 3, dtype=dtype), floats(4, dtype=dtype)
@@ -55,6 +67,7 @@ def test_convolution_types(dtype):
     check(lambda *a: F.conv2d(*a, padding=1, groups=2), *args, **tolerance)
 
 
+@pytest.mark.usefixtures("convolutions")
 @pytest.mark.parametrize("mask", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1)])
 def test_convolution_of_which_some_need_gradients(mask):
     def fn(*args):
