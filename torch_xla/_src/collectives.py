@@ -200,21 +200,10 @@ class StartedLists:
         return out
 
 
-def gather(t: torch.Tensor, dim: int, groups: Groups) -> torch.Tensor:
-    stacked = run(Part("all_gather", [t], groups=groups))
-    if t.dim() == 0:
-        return stacked
-    return stacked.movedim(0, dim).flatten(dim, dim + 1)
-
-
 def cut(t: torch.Tensor, dim: int, n: int) -> torch.Tensor:
     """[n, x...] where row i is the i-th slice of dimension `dim`."""
     shape = [*t.shape[:dim], n, t.size(dim) // n, *t.shape[dim + 1 :]]
     return t.reshape(shape).movedim(dim, 0)
-
-
-def scatter(t: torch.Tensor, reduce: str, dim: int, n: int, groups: Groups) -> torch.Tensor:
-    return run(Part("reduce_scatter", [cut(t, dim, n)], reduce, groups))
 
 
 def all_to_all(
