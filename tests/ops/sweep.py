@@ -1,10 +1,12 @@
 """PyTorch's op_db on xla:0 against the CPU: one command, one table, one expectations file.
 
-    python -m tests.ops.sweep [--mode forward|backward|errors] [--dtype float32] [--only REGEX]
-                              [--workers 2] [--json FILE] [--update]
+    python -m tests.ops.sweep [--mode forward|backward|errors|variants] [--dtype float32]
+                              [--only REGEX] [--workers 2] [--json FILE] [--update]
 
-Workers are processes of their own and an entry has a time limit, so a crash or a hang costs one
-entry. The result of an entry is
+`forward` and `backward` call every sample of an entry, `errors` its wrong ones; `variants` calls
+its method, its in-place form and its out= form, into a result of the right shape, of no elements,
+and into a view. Workers are processes of their own and an entry has a time limit, so a crash or a
+hang costs one entry. The result of an entry is
 
     native     every sample right, without a counted fallback
     fallback   every sample right, some operator ran on the host (which ones is printed)
@@ -13,7 +15,8 @@ entry. The result of an entry is
     crash      the process died, or the time limit passed
 
 expectations.txt lists the entries that are not native. A result other than the listed one is an
-error, a better one too: --update writes the file anew for what was run.
+error, a better one too: --update writes the file anew for what was run, and reached.txt: in which
+entries each operator was recorded or ran on the host, for docs/ops.md.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 EXPECTATIONS = Path(__file__).with_name("expectations.txt")
+REACHED = Path(__file__).with_name("reached.txt")
 ENTRY_LIMIT_S = 120  # of the worker's CPU time: the machine may be busy
 HANG_LIMIT_S = 600
 # Which of equal elements an index names is not promised: the values are compared.
@@ -45,7 +49,8 @@ ACCEPTED = ("unsupported operation: more than one element", "unsupported operati
 # Their tensor arguments stay on the CPU, PyTorch says.
 CPU_ARGUMENTS = ("tensor_split",)
 SAMPLES_PER_READ = 64
-MODES = ("forward", "backward", "errors")
+VARIANT_SAMPLES = 12  # of an entry, evenly chosen: each is called up to five times
+MODES = ("forward", "backward", "errors", "variants")
 # Values are the device's own random numbers, or whatever was in the memory: shapes and dtypes only.
 RANDOM = re.compile(
     r"^(bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal|rand|randint|randn|"
@@ -164,30 +169,40 @@ def difference(want: Any, got: Any, values: dict[int, Any], random: bool, scale:
     return ""
 
 
-def run_sample(op: Any, index: int, sample: Any, backward: bool) -> list[Pair]:
+def copied(inputs: Any) -> Any:
+    """Samples may be views, and in-place variants write: each call starts from its own copies."""
     import torch
-    from torch.utils._pytree import tree_leaves, tree_map
+    from torch.utils._pytree import tree_map
 
-    inputs = (sample.input, sample.args, sample.kwargs)
-    moved = to_device(inputs)
+    return tree_map(
+        lambda v: (
+            v.detach().clone().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v
+        ),
+        inputs,
+    )
+
+
+def moved_inputs(op: Any, sample: Any) -> Any:
+    """The sample's inputs on the device; None where nothing of them says where."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    moved = to_device((sample.input, sample.args, sample.kwargs))
     if op.name in CPU_ARGUMENTS:
         moved = (moved[0], sample.args, sample.kwargs)
-    leaves = tree_leaves(moved)
-    if not any(isinstance(v, torch.Tensor | torch.device) for v in leaves):
-        return []  # asks for a tensor on the default device
+    if any(isinstance(v, torch.Tensor | torch.device) for v in tree_leaves(moved)):
+        return moved
+    return None  # asks for a tensor on the default device
 
-    # Samples may be views, and in-place variants write: each call starts from its own copies.
-    def copied() -> Any:
-        return tree_map(
-            lambda v: (
-                v.detach().clone().requires_grad_(v.requires_grad)
-                if isinstance(v, torch.Tensor)
-                else v
-            ),
-            (sample.input, sample.args, sample.kwargs),
-        )
 
-    inputs = copied()
+def run_sample(op: Any, index: int, sample: Any, backward: bool) -> list[Pair]:
+    import torch
+
+    moved = moved_inputs(op, sample)
+    if moved is None:
+        return []
+    given = (sample.input, sample.args, sample.kwargs)
+    inputs = copied(given)
     try:
         want = sample.output_process_fn_grad(op(inputs[0], *inputs[1], **inputs[2]))
         want_grads = gradients(inputs, want) if backward else []
@@ -195,7 +210,7 @@ def run_sample(op: Any, index: int, sample: Any, backward: bool) -> list[Pair]:
         return []  # not a promise of the CPU's
     random = RANDOM.match(op.name) is not None
     if MAY_DRAW.match(op.name):
-        again, seed = copied(), torch.manual_seed
+        again, seed = copied(given), torch.manual_seed
         # op_db calls such an operator with a fixed seed.
         with mock.patch("torch.manual_seed", lambda n: seed(n + 1)):
             random = not same(want, op(again[0], *again[1], **again[2]))
@@ -218,17 +233,89 @@ def same(a: Any, b: Any) -> bool:
         return False
 
 
-def run_samples(op: Any, dtype: Any, backward: bool) -> None:
+def run_variants(op: Any, index: int, sample: Any) -> list[Pair]:
+    """The method, the in-place form and the out= forms. An out= result is compared with the memory
+    around it."""
+    import torch
+
+    pairs: list[Pair] = []
+    random = (RANDOM.match(op.name) or MAY_DRAW.match(op.name)) is not None
+    given = (sample.input, sample.args, sample.kwargs)
+
+    def add(call: Callable[..., Any], **out: Callable[[], Any]) -> None:
+        """`call(inputs, out)` returns what to compare."""
+        moved = moved_inputs(op, sample)
+        if moved is None:
+            return
+        make = out.get("out", lambda: None)
+        inputs = copied(given)
+        try:
+            want = call(inputs, make())
+        except Exception:
+            return  # there is no such form, or not of these arguments
+        pairs.append(Pair(index, want, call(moved, to_device(make())), random))
+
+    def same_object(got: Any, wanted: Any) -> Any:
+        if got is not wanted:
+            raise Wrong("returns another object than it wrote")
+        return got
+
+    method, inplace = op.get_method(), op.get_inplace()
+    if isinstance(sample.input, torch.Tensor):
+        if method is not None:
+            add(lambda i, _: method(i[0], *i[1], **i[2]))
+        if inplace is not None:
+            add(lambda i, _: same_object(inplace(i[0], *i[1], **i[2]), i[0]))
+    if not op.supports_out:
+        return pairs
+    inputs = copied(given)
+    try:
+        result = op(inputs[0], *inputs[1], **inputs[2])
+    except Exception:
+        return pairs
+    shapes = [(t.shape, t.dtype) for t in tensors(result)]
+    if len(shapes) != (1 if isinstance(result, torch.Tensor) else len(result)):
+        return pairs
+
+    def into(view: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+        def call(i: Any, memory: list[Any]) -> Any:
+            out = [view(m) for m in memory]
+            got = op(i[0], *i[1], **i[2], out=out[0] if len(out) == 1 else tuple(out))
+            for g, o in zip(tensors(got), out, strict=True):
+                same_object(g, o)
+            return [memory, out]
+
+        return call
+
+    add(into(lambda m: m), out=lambda: [torch.zeros(s, dtype=t) for s, t in shapes])
+    add(into(lambda m: m), out=lambda: [torch.zeros(0, dtype=t) for _, t in shapes])
+    add(
+        into(lambda m: m[1].t() if m.dim() == 3 else m[1]),
+        out=lambda: [
+            torch.zeros((3, *(reversed(s) if len(s) == 2 else s)), dtype=t) for s, t in shapes
+        ],
+    )
+    return pairs
+
+
+def run_samples(op: Any, dtype: Any, mode: str) -> None:
     """Raises Wrong, or Raised, for the first sample that is."""
     import torch
 
+    backward = mode == "backward"
     scale = INACCURATE.get(op.name, 1) if backward and dtype == torch.float32 else 1
     wrong: dict[int, str] = {}
     pairs: list[Pair] = []
     index = -1
-    for index, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=backward)):
+    samples = list(op.sample_inputs("cpu", dtype, requires_grad=backward))
+    if mode == "variants":
+        samples = samples[:: 1 + len(samples) // VARIANT_SAMPLES]
+    for index, sample in enumerate(samples):
         try:
-            pairs += run_sample(op, index, sample, backward)
+            if mode == "variants":
+                pairs += run_variants(op, index, sample)
+            else:
+                pairs += run_sample(op, index, sample, backward)
         except Exception as e:
             wrong[index] = f"!{type(e).__name__}: " + " ".join(str(e).split())[:200]
         if len(pairs) >= SAMPLES_PER_READ:
@@ -277,8 +364,8 @@ def run_errors(op: Any) -> None:
         raise Wrong(f"accepted what CPU refuses: {error.error_regex[:120]}")
 
 
-def run_entry(op: Any, mode: str, dtype_name: str) -> tuple[str, str]:
-    """(result, note)"""
+def run_entry(op: Any, mode: str, dtype_name: str) -> tuple[str, str, list[str]]:
+    """(result, note, counters of operators that moved)"""
     import torch
 
     import torch_xla
@@ -286,38 +373,42 @@ def run_entry(op: Any, mode: str, dtype_name: str) -> tuple[str, str]:
     dtype = getattr(torch, dtype_name)
     backward = mode == "backward"
     if dtype not in op.supported_dtypes("cpu"):
-        return "skip", ""
+        return "skip", "", []
     if backward and not (op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")):
-        return "skip", ""
-    before = fallbacks()
+        return "skip", "", []
+    if mode == "errors" and op.error_inputs_func is None:
+        return "skip", "", []
+    before = operator_counters()
+    result, note = "native", ""
     torch.manual_seed(0)
     try:
         if mode == "errors":
-            if op.error_inputs_func is None:
-                return "skip", ""
             run_errors(op)
         else:
-            run_samples(op, dtype, backward)
+            run_samples(op, dtype, mode)
     except Wrong as e:
-        return "wrong", str(e)
+        result, note = "wrong", str(e)
     except Raised as e:
-        return "raises", str(e)
+        result, note = "raises", str(e)
     except Exception as e:
-        return "raises", f"{type(e).__name__}: " + " ".join(str(e).split())[:200]
-    finally:
-        torch_xla.sync()
-    moved = {k for k, v in fallbacks().items() if v != before.get(k, 0)}
-    return ("fallback", " ".join(sorted(moved))) if moved else ("native", "")
+        result, note = "raises", f"{type(e).__name__}: " + " ".join(str(e).split())[:200]
+    torch_xla.sync()
+    moved = sorted(k for k, v in operator_counters().items() if v != before.get(k, 0))
+    ran_on_host = [k for k in moved if k.startswith("aten::")]
+    if result == "native" and ran_on_host:
+        result, note = "fallback", " ".join(ran_on_host)
+    return result, note, moved
 
 
-def fallbacks() -> dict[str, int]:
+def operator_counters() -> dict[str, int]:
+    """Of operators that were recorded, "xla::name", or ran on the host, "aten::name"."""
     import torch_xla
 
     x = torch_xla._XLAC
     return {
         n: x._xla_counter_value(n)
         for n in x._xla_counter_names()
-        if n.startswith("aten::") and n != "aten::_local_scalar_dense"
+        if n.startswith(("aten::", "xla::")) and n != "aten::_local_scalar_dense"
     }
 
 
@@ -359,14 +450,14 @@ class Worker:
         self.process.stdin.write(json.dumps([index, mode, dtype]) + "\n")
         self.process.stdin.flush()
 
-    def poll(self) -> tuple[str, str] | None:
+    def poll(self) -> tuple[str, str, list[str]] | None:
         """The job's result when there is one."""
         assert self.process is not None and self.process.stdout is not None
         while select.select([self.process.stdout], [], [], 0)[0]:
             line = self.process.stdout.readline()
             if line.startswith("@"):
-                result, note = json.loads(line[1:])
-                return result, note
+                result, note, reached = json.loads(line[1:])
+                return result, note, reached
             if not line:
                 return self.end(f"exit {self.process.wait()}")
         if self.cpu_seconds() - self.used > ENTRY_LIMIT_S:
@@ -380,9 +471,9 @@ class Worker:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def end(self, why: str) -> tuple[str, str]:
+    def end(self, why: str) -> tuple[str, str, list[str]]:
         self.close()
-        return "crash", why
+        return "crash", why, []
 
     def close(self) -> None:
         if self.process is not None:
@@ -394,6 +485,7 @@ class Worker:
 class Result(NamedTuple):
     result: str
     note: str
+    reached: list[str]
     seconds: float
 
 
@@ -420,6 +512,34 @@ class Expected:
             " ".join((*k, v)) + "\n" for k, v in sorted(self.results.items()) if v != "native"
         ]
         EXPECTATIONS.write_text("".join(lines))
+
+
+class Reached:
+    """In which entries each operator was recorded, or ran on the host: the first few by name."""
+
+    FEW = 3
+
+    def __init__(self) -> None:
+        self.entries: dict[str, list[str]] = {}
+        if REACHED.exists():
+            for line in REACHED.read_text().splitlines():
+                if line and not line.startswith("#"):
+                    operator, *entries = line.split()
+                    self.entries[operator] = entries
+
+    def add(self, mode: str, entry: str, reached: list[str]) -> None:
+        where = entry if mode != "backward" else f"backward:{entry}"
+        for counter in reached:
+            operator = counter.split("::")[1]
+            found = {*self.entries.get(operator, []), where}
+            # An operator's own entry says most.
+            found_first = sorted(found, key=lambda e: (e.split(".")[-1] != operator, e))
+            self.entries[operator] = found_first[: self.FEW]
+
+    def write(self) -> None:
+        lines = ["# Operators and entries of op_db in which they are recorded. See sweep.py.\n"]
+        lines += [" ".join((k, *v)) + "\n" for k, v in sorted(self.entries.items())]
+        REACHED.write_text("".join(lines))
 
 
 def sweep(
@@ -475,12 +595,14 @@ def main() -> None:
             args.json.write_text(json.dumps(named, indent=0))
 
     results = sweep(indices, args.mode, args.dtype, args.workers, write)
-    expected = Expected.read()
+    expected, reached = Expected.read(), Reached()
     unexpected = 0
     for i in indices:
-        (result, note, _), name = results[i], name_of(ops[i])
+        (result, note, operators, _), name = results[i], name_of(ops[i])
         if result == "skip":
             continue
+        if args.mode in ("forward", "backward") and result in ("native", "fallback"):
+            reached.add(args.mode, name, operators)
         want = expected.of(args.mode, args.dtype, name)
         if result != "native" or want != result:
             mark = "" if want == result else f"  UNEXPECTED, was {want}"
@@ -491,6 +613,7 @@ def main() -> None:
     print(", ".join(f"{n} {r}" for r, n in counts.most_common()), f"; {unexpected} unexpected")
     if args.update:
         expected.write()
+        reached.write()
     elif unexpected:
         sys.exit(1)
 
