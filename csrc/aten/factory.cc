@@ -295,6 +295,14 @@ at::Tensor Eye(c10::SymInt n, OptDtype dtype, OptLayout layout, OptDevice device
   return EyeM(n, n, dtype, layout, device, pin);
 }
 
+at::Tensor& EyeMOut(c10::SymInt n, c10::SymInt m, at::Tensor& out) {
+  at::Tensor made = EyeM(n, m, out.scalar_type(), {}, out.device(), {});
+  at::native::resize_output(out, made.sizes());
+  return out.copy_(made);
+}
+
+at::Tensor& EyeOut(c10::SymInt n, at::Tensor& out) { return EyeMOut(n, n, out); }
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, XLA, m) {
@@ -322,6 +330,8 @@ TORCH_LIBRARY_IMPL(aten, XLA, m) {
   m.impl("logspace.out", TORCH_FN(LogspaceOut));
   m.impl("eye", TORCH_FN(Eye));
   m.impl("eye.m", TORCH_FN(EyeM));
+  m.impl("eye.out", TORCH_FN(EyeOut));
+  m.impl("eye.m_out", TORCH_FN(EyeMOut));
 }
 
 }  // namespace torch_xla

@@ -31,6 +31,26 @@ struct Route {
   bool in_place = false;        // the mutated argument is also the functional's own first argument
 };
 
+// Some operators take no out= of another dtype. PyTorch's meta kernel of the form knows; where there
+// is none, or not for these arguments, a cast is right.
+void CheckDtypesByMeta(const OperatorHandle& op, const std::vector<c10::IValue>& args) {
+  torch::jit::Stack meta;
+  for (const c10::IValue& v : args) {
+    bool tensor = v.isTensor() && v.toTensor().defined();
+    meta.push_back(tensor ? c10::IValue(at::empty(v.toTensor().sizes(),
+                                                  v.toTensor().options().device(at::kMeta)))
+                          : v);
+  }
+  try {
+    op.callBoxed(meta);
+  } catch (const c10::Error& e) {
+    if (std::string_view(e.what_without_backtrace()).find("Expected out tensor to have dtype") !=
+        std::string_view::npos) {
+      throw;
+    }
+  }
+}
+
 // out takes the result: resized when its sizes differ, cast when PyTorch allows it.
 void CheckOut(const at::Tensor& out, const at::Tensor& result) {
   TORCH_CHECK(IsXla(out), "Expected out tensor to have device ", result.device(), ", but got ",
@@ -60,10 +80,14 @@ class Adapter final : public c10::OperatorKernel {
       if (!out) inner.push_back(args[i]);
     }
     route_.functional.callBoxed(inner);
+    // All, before one is written.
+    bool casts = false;
     for (size_t i = 0; !route_.in_place && i < route_.mutated.size(); ++i) {
-      CheckOut(args[route_.mutated[i]].toTensor(),
-               inner[i].toTensor());  // all, before one is written
+      at::Tensor out = args[route_.mutated[i]].toTensor(), result = inner[i].toTensor();
+      CheckOut(out, result);
+      casts = casts || out.scalar_type() != result.scalar_type();
     }
+    if (casts) CheckDtypesByMeta(op, args);
     for (size_t i = 0; i < route_.mutated.size(); ++i) {
       at::Tensor target = args[route_.mutated[i]].toTensor();
       at::Tensor result = inner[i].toTensor();
@@ -106,6 +130,24 @@ bool ReturnsTensorsOnly(const c10::FunctionSchema& schema) {
   return true;
 }
 
+// Partners that are composite, but not written with the form that they serve; and one whose name
+// says otherwise. The rule above finds the others.
+const std::map<std::string, std::string>& KnownPartners() {
+  static const std::map<std::string, std::string> known = {
+      {"aten::__ilshift__.Scalar", "aten::__lshift__.Scalar"},
+      {"aten::__ilshift__.Tensor", "aten::__lshift__.Tensor"},
+      {"aten::__irshift__.Scalar", "aten::__rshift__.Scalar"},
+      {"aten::__irshift__.Tensor", "aten::__rshift__.Tensor"},
+      {"aten::adaptive_avg_pool2d.out", "aten::adaptive_avg_pool2d"},
+      {"aten::adaptive_avg_pool3d.out", "aten::adaptive_avg_pool3d"},
+      {"aten::bernoulli.out", "aten::bernoulli"},
+      {"aten::conj_physical.out", "aten::conj_physical"},
+      {"aten::linalg_eigvals.out", "aten::linalg_eigvals"},
+      {"aten::mvlgamma.out", "aten::mvlgamma"},
+  };
+  return known;
+}
+
 struct Plan {
   OperatorHandle op;
   MutationRoute info;
@@ -135,7 +177,8 @@ std::vector<Plan> MakePlans() {
     }
     if (plan.info.how == "fallback") {
       const std::string& name = op.operator_name().name;
-      bool in_place = name.back() == '_' && name.rfind("__") != name.size() - 2;
+      bool in_place = (name.back() == '_' && name.rfind("__") != name.size() - 2) ||
+                      name.rfind("aten::__i", 0) == 0;  // __ilshift__
       Route route{op, {}, in_place};
       for (size_t i = 0; i < schema.arguments().size(); ++i) {
         if (Mutates(schema.arguments()[i])) route.mutated.push_back(i);
@@ -145,8 +188,15 @@ std::vector<Plan> MakePlans() {
       for (size_t i : route.mutated) {
         plain = plain && schema.arguments()[i].type()->kind() == c10::TypeKind::TensorType;
       }
-      for (const OperatorHandle& f : by_base[in_place ? name.substr(0, name.size() - 1) : name]) {
-        if (!plain || !f.hasKernelForDispatchKey(c10::DispatchKey::XLA)) continue;
+      auto known = KnownPartners().find(plan.info.name);
+      std::string base = in_place ? name.substr(0, name.size() - 1) : name;
+      if (known != KnownPartners().end()) base = known->second.substr(0, known->second.find('.'));
+      for (const OperatorHandle& f : by_base[base]) {
+        if (!plain) continue;
+        if (known != KnownPartners().end() ? FullName(f.operator_name()) != known->second
+                                           : !f.hasKernelForDispatchKey(c10::DispatchKey::XLA)) {
+          continue;
+        }
         if (!Matches(schema, f.schema(), in_place) || !ReturnsTensorsOnly(f.schema())) continue;
         if (f.schema().returns().size() != route.mutated.size()) continue;
         route.functional = f;

@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "aten/autograd.h"
 #include "aten/tensor_impl.h"
 #include "base/shape.h"
 
@@ -36,15 +37,9 @@ struct ReshapeFunc final : torch::autograd::ViewFunc {
   Dims dims;
 };
 
-// Leads to torch's own kernel, which stands at the autograd keys of all backends.
-c10::DispatchKeySet ToTorch(c10::DispatchKeySet keys) {
-  return keys.remove(c10::DispatchKey::AutogradXLA).add(c10::DispatchKey::AutogradOther);
-}
-
 at::Tensor View(c10::DispatchKeySet keys, const at::Tensor& self, at::SymIntArrayRef size) {
-  if ((at::GradMode::is_enabled() && self.requires_grad()) ||
-      self._fw_grad(/*level=*/0).defined()) {
-    return at::_ops::view::redispatch(ToTorch(keys), self, size);
+  if (HasGradient(self)) {
+    return at::_ops::view::redispatch(ToTorchAutograd(keys), self, size);
   }
   at::Tensor view;
   {
@@ -69,7 +64,7 @@ at::Tensor& InPlaceView(c10::DispatchKeySet keys, at::Tensor& self, const Make& 
                         Args&&... args) {
   // A wrapper of torch.func, whose levels are autograd's own.
   if (dynamic_cast<XLATensorImpl*>(self.unsafeGetTensorImpl()) == nullptr) {
-    return InPlace::redispatch(ToTorch(keys), self, std::forward<Args>(args)...);
+    return InPlace::redispatch(ToTorchAutograd(keys), self, std::forward<Args>(args)...);
   }
   auto* old = torch::autograd::impl::get_view_autograd_meta(self);
   if (old == nullptr || !old->has_bw_view() || self.is_inference() ||
@@ -78,7 +73,7 @@ at::Tensor& InPlaceView(c10::DispatchKeySet keys, at::Tensor& self, const Make& 
     TORCH_CHECK(!self.requires_grad() || !Unwrap(self).HasOtherViews(), InPlace::name,
                 " would change the shape of a tensor whose views autograd has recorded, which XLA "
                 "tensors do not support: use the form that returns a view");
-    return InPlace::redispatch(ToTorch(keys), self, std::forward<Args>(args)...);
+    return InPlace::redispatch(ToTorchAutograd(keys), self, std::forward<Args>(args)...);
   }
   torch::autograd::check_inplace(self, self.requires_grad());
   at::Tensor view;

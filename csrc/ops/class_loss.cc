@@ -91,6 +91,8 @@ void CheckNll(const Arg& self, const Arg& target, const Arg* weight, bool spatia
             "input tensor should be 1D or 2D");
   TORCH_CHECK(target.dtype() == DType::kS64 || target.dtype() == DType::kU8,
               "expected target dtype to be Long or Byte, but got ", TorchName(target.dtype()));
+  TORCH_CHECK(!spatial || target.dtype() == DType::kS64,
+              "expected scalar type Long but found Byte");
   Dims dims = self.dims();
   dims.erase(static_cast<size_t>(ClassDim(self.rank())));
   XLA_CHECK(dims == target.dims() || (self.rank() == 1 && target.numel() == 1), kInvalidArgument,
@@ -196,6 +198,8 @@ struct MultiMarginLoss {
                 "input samples (batch size). Expected target size [",
                 self.rank() == 2 ? self.dim(0) : 1, "], but got ", ToString(target.dims()),
                 ". Input has shape ", ToString(self.dims()), ".");
+    TORCH_CHECK(target.dtype() == DType::kS64, "expected scalar type Long but found ",
+                ToScalarType(target.dtype()));
     int64_t classes = self.rank() == 0 ? 1 : self.dim(-1);
     TORCH_CHECK(weight == nullptr || weight->numel() == classes,
                 "inconsistent weight size, expected ", classes, " but got ",

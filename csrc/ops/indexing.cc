@@ -3,6 +3,9 @@
 #include <ATen/ops/_index_put_impl_ops.h>
 #include <ATen/ops/_unsafe_index_ops.h>
 #include <ATen/ops/_unsafe_index_put_ops.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/combinations.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/index_add_ops.h>
 #include <ATen/ops/index_copy_ops.h>
 #include <ATen/ops/index_fill_ops.h>
@@ -12,7 +15,10 @@
 #include <ATen/ops/index_select_ops.h>
 #include <ATen/ops/masked_fill_ops.h>
 #include <ATen/ops/nonzero.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
+#include "aten/autograd.h"
 #include "ops/scatter_dim.h"
 
 namespace torch_xla::ops {
@@ -205,9 +211,14 @@ struct MaskedFill {
   }
 };
 
-// x[..., mask] = number, the frequent form, needs no positions: the mask with size 1 in the
-// dimensions after it, if that is all of the indices.
-std::optional<at::Tensor> OnlyMask(const at::Tensor& self, const Indices& indices) {
+// A mask that is all of the indices, which then needs no positions.
+struct MaskPlace {
+  at::Tensor mask;
+  int64_t before, after;  // dimensions of self around the mask's
+  at::Tensor over_self;   // the mask with size 1 in the dimensions after it
+};
+
+std::optional<MaskPlace> OnlyMask(const at::Tensor& self, const Indices& indices) {
   std::optional<at::Tensor> mask;
   int64_t before = 0;
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -227,21 +238,50 @@ std::optional<at::Tensor> OnlyMask(const at::Tensor& self, const Indices& indice
     sizes.push_back(of_mask ? self.size(d) : 1);
   }
   if (!IsXla(*mask)) mask = mask->to(self.device());
-  return mask->reshape(sizes);
+  return MaskPlace{*mask, before, self.dim() - before - mask->dim(), mask->reshape(sizes)};
 }
 
-// The mask where index_put is a masked_fill with the number `values`.
-std::optional<at::Tensor> FillMask(const at::Tensor& self, const Indices& indices,
-                                   const at::Tensor& values, bool accumulate) {
-  if (accumulate || values.numel() != 1 || values.scalar_type() != self.scalar_type()) return {};
-  return OnlyMask(self, indices);
+// The values in the shape that broadcasts to self, where each element of the mask gets the same.
+std::optional<at::Tensor> SameForAll(const at::Tensor& self, const MaskPlace& place,
+                                     const at::Tensor& values) {
+  if (values.dim() > place.before + 1 + place.after) return {};
+  int64_t of_mask = values.dim() - 1 - place.after;  // the dimension of the mask's elements
+  if (of_mask >= 0 && values.size(of_mask) != 1) return {};
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < values.dim(); ++i) {
+    if (i == of_mask) {
+      sizes.insert(sizes.end(), static_cast<size_t>(place.mask.dim()), 1);
+    } else {
+      sizes.push_back(values.size(i));
+    }
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    int64_t d = self.dim() - static_cast<int64_t>(sizes.size() - i);
+    if (sizes[i] != 1 && sizes[i] != self.size(d)) return {};
+  }
+  return values.reshape(sizes);
+}
+
+// What index_put makes of self where it needs no positions.
+std::optional<at::Tensor> PutByMask(const at::Tensor& self, const Indices& indices,
+                                    const at::Tensor& values, bool accumulate) {
+  if (values.scalar_type() != self.scalar_type()) return {};
+  std::optional<MaskPlace> place = OnlyMask(self, indices);
+  if (!place) return {};
+  if (!accumulate && values.numel() == 1) {
+    return record::Kernel<at::_ops::masked_fill_Tensor, MaskedFill>::Call(self, place->over_self,
+                                                                          values.reshape({}));
+  }
+  std::optional<at::Tensor> fitted = SameForAll(self, *place, values);
+  if (!fitted) return {};
+  return at::where(place->over_self, accumulate ? self.add(*fitted) : *fitted, self);
 }
 
 at::Tensor& IndexPutImpl(at::Tensor& self, const Indices& indices, const at::Tensor& values,
                          bool accumulate, bool) {
-  if (auto mask = FillMask(self, indices, values, accumulate)) {
-    return record::Kernel<at::_ops::masked_fill__Tensor, MaskedFill>::Call(self, *mask,
-                                                                           values.reshape({}));
+  if (auto put = PutByMask(self, indices, values, accumulate)) {
+    record::WriteInPlace(self, Unwrap(*put).value());
+    return self;
   }
   return record::Kernel<at::_ops::index_put_, IndexPut>::Call(self, Prepare(self, indices), values,
                                                               accumulate);
@@ -254,10 +294,7 @@ at::Tensor& IndexPutInPlace(at::Tensor& self, const Indices& indices, const at::
 
 at::Tensor IndexPutOf(const at::Tensor& self, const Indices& indices, const at::Tensor& values,
                       bool accumulate) {
-  if (auto mask = FillMask(self, indices, values, accumulate)) {
-    return record::Kernel<at::_ops::masked_fill_Tensor, MaskedFill>::Call(self, *mask,
-                                                                          values.reshape({}));
-  }
+  if (auto put = PutByMask(self, indices, values, accumulate)) return *put;
   return record::Kernel<at::_ops::index_put, IndexPut>::Call(self, Prepare(self, indices), values,
                                                              accumulate);
 }
@@ -329,6 +366,9 @@ struct IndexAdd {
 struct IndexCopy {
   static Shape Infer(const Arg& self, int64_t dim, const Arg& index, const Arg& source) {
     CheckSource("index_copy_", self, dim, index, source);
+    TORCH_CHECK(index.dtype() == DType::kS64,
+                "index_copy_(): Expected a long tensor for index, but got ",
+                ToScalarType(index.dtype()));
     return self.shape();
   }
   static Value Lower(const Shape&, Value self, int64_t dim, Value index, Value source) {
@@ -379,9 +419,40 @@ struct IndexFill {
   }
 };
 
+// ---- At the autograd key. Torch's own gradients of these values select what was filled, a
+// data-dependent shape; that of `where` sums the same elements without waiting.
+
+at::Tensor MaskedFillGrad(c10::DispatchKeySet keys, const at::Tensor& self, const at::Tensor& mask,
+                          const at::Tensor& value) {
+  if (!HasGradient(value) || value.dim() != 0 || mask.scalar_type() != at::kBool) {
+    return at::_ops::masked_fill_Tensor::redispatch(ToTorchAutograd(keys), self, mask, value);
+  }
+  return at::where(mask, value.to(self.scalar_type()), self);
+}
+
+at::Tensor IndexFillGrad(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim,
+                         const at::Tensor& index, const at::Tensor& value) {
+  if (!HasGradient(value) || value.dim() != 0) {
+    return at::_ops::index_fill_int_Tensor::redispatch(ToTorchAutograd(keys), self, dim, index,
+                                                       value);
+  }
+  at::Tensor mask = at::zeros(self.sizes(), self.options().dtype(at::kBool));
+  return at::where(mask.index_fill(dim, index, true), value.to(self.scalar_type()), self);
+}
+
+// Which elements are combined is known without their values; torch's own selects them by a mask.
+at::Tensor Combinations(const at::Tensor& self, int64_t r, bool with_replacement) {
+  TORCH_CHECK(self.dim() == 1, "Expect a 1D vector, but got shape ", self.sizes());
+  TORCH_CHECK(r >= 0, "Expect a non-negative number, but got ", r);
+  if (r == 0) return at::empty({0}, self.options());
+  at::Tensor rows = at::combinations(at::arange(self.size(0)), r, with_replacement);
+  return self.index_select(0, rows.reshape({-1}).to(self.device())).view(rows.sizes());
+}
+
 }  // namespace
 
 XLA_OPS(m) {
+  m.impl("combinations", TORCH_FN(Combinations));
   m.impl("index.Tensor", TORCH_FN(IndexTensor));
   m.impl("_unsafe_index.Tensor", TORCH_FN(IndexTensor));
   m.impl("index_put", TORCH_FN(IndexPutOf));
@@ -402,6 +473,12 @@ XLA_OPS(m) {
   Register<at::_ops::masked_fill__Scalar, MaskedFill>(m);
   Register<at::_ops::masked_fill_Tensor, MaskedFill>(m);
   Register<at::_ops::masked_fill__Tensor, MaskedFill>(m);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradXLA, m) {
+  m.impl("combinations", TORCH_FN(Combinations));
+  m.impl("index_fill.int_Tensor", TORCH_FN(IndexFillGrad));
+  m.impl("masked_fill.Tensor", TORCH_FN(MaskedFillGrad));
 }
 
 }  // namespace torch_xla::ops

@@ -164,6 +164,13 @@ struct BinaryCrossEntropyBackward {
 struct BinaryCrossEntropyWithLogits {
   static Shape Infer(const Arg& self, const Arg& target, const Arg* weight, const Arg* pos_weight,
                      int64_t reduction) {
+    // PyTorch computes in 1 - target.
+    TORCH_CHECK(target.dtype() != DType::kBool,
+                "Subtraction, the `-` operator, with two bool tensors is not supported. Use the "
+                "`^` or `logical_xor()` operator instead.");
+    TORCH_CHECK(!IsIntOrBool(target.dtype()) || IsIntOrBool(self.dtype()), "result type ",
+                ToScalarType(self.dtype()), " can't be cast to the desired output type ",
+                ToScalarType(target.dtype()));
     Shape elements{Promote({self, target}), Broadcast({self, target})};
     if (pos_weight) elements.dims = Broadcast(elements.dims, pos_weight->dims());
     if (weight) elements.dims = Broadcast(elements.dims, weight->dims());

@@ -1,4 +1,6 @@
 // Reductions. Float16 and bfloat16 accumulate in float32, as in PyTorch.
+#include <ATen/WrapDimUtils.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/hash_tensor_ops.h>
 #include <ATen/ops/mean_ops.h>
 #include <ATen/ops/nansum_ops.h>
@@ -10,6 +12,7 @@
 #include <ATen/ops/var_mean_ops.h>
 #include <ATen/ops/var_ops.h>
 
+#include "aten/autograd.h"
 #include "ops/common.h"
 #include "ops/reduce.h"
 
@@ -94,6 +97,37 @@ struct ProdDim {
     return ReduceIn(out, self, OneDim(dim, self.rank()), Reducer::kProd);
   }
 };
+
+// At the autograd key. Torch's own gradient looks for zeros, and waits; that of a product of
+// halves needs no division.
+at::Tensor ProductOfHalves(at::Tensor x, int64_t dim) {
+  while (x.size(dim) > 1) {
+    int64_t half = x.size(dim) / 2;
+    at::Tensor y = x.narrow(dim, 0, half).mul(x.narrow(dim, half, half));
+    x = x.size(dim) % 2 == 0 ? y : at::cat({y, x.narrow(dim, 2 * half, 1)}, dim);
+  }
+  return x.squeeze(dim);
+}
+
+bool IsHalf(at::ScalarType t) { return t == at::kHalf || t == at::kBFloat16; }
+
+at::Tensor ProdDimGrad(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim, bool keepdim,
+                       std::optional<at::ScalarType> dtype) {
+  if (!HasGradient(self) || self.dim() == 0 || self.size(dim) == 0) {
+    return at::_ops::prod_dim_int::redispatch(ToTorchAutograd(keys), self, dim, keepdim, dtype);
+  }
+  at::ScalarType to = dtype.value_or(self.scalar_type());
+  at::Tensor y = ProductOfHalves(self.to(IsHalf(to) ? at::kFloat : to), dim).to(to);
+  return keepdim ? y.unsqueeze(c10::maybe_wrap_dim(dim, self.dim())) : y;
+}
+
+at::Tensor ProdGrad(c10::DispatchKeySet keys, const at::Tensor& self,
+                    std::optional<at::ScalarType> dtype) {
+  if (!HasGradient(self) || self.dim() == 0 || self.numel() == 0) {
+    return at::_ops::prod::redispatch(ToTorchAutograd(keys), self, dtype);
+  }
+  return ProdDimGrad(keys, self.flatten(), 0, false, dtype);
+}
 
 // ---- var and std
 
@@ -221,6 +255,11 @@ XLA_OPS(m) {
   Register<std_mean_correction, VarMean<true>>(m);
   Register<trace, Trace>(m);
   Register<hash_tensor, HashTensor>(m);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradXLA, m) {
+  m.impl("prod", TORCH_FN(ProdGrad));
+  m.impl("prod.dim_int", TORCH_FN(ProdDimGrad));
 }
 
 }  // namespace torch_xla::ops

@@ -28,6 +28,7 @@ import re
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -392,7 +393,10 @@ def run_entry(op: Any, mode: str, dtype_name: str) -> tuple[str, str, list[str]]
         result, note = "raises", str(e)
     except Exception as e:
         result, note = "raises", f"{type(e).__name__}: " + " ".join(str(e).split())[:200]
-    torch_xla.sync()
+    try:
+        torch_xla.sync()
+    except Exception as e:  # something was recorded that does not compile
+        result, note = "raises", f"at the sync: {type(e).__name__}: {str(e)[:200]}"
     moved = sorted(k for k, v in operator_counters().items() if v != before.get(k, 0))
     ran_on_host = [k for k in moved if k.startswith("aten::")]
     if result == "native" and ran_on_host:
@@ -436,12 +440,13 @@ class Worker:
         if self.process is None:
             # Nearly all of the time is XLA's compiling of graphs that run once.
             env = {"XLA_VERIFY": "0", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
-            env |= os.environ
+            env |= {"PYTHONFAULTHANDLER": "1"} | os.environ
+            self.stderr = tempfile.TemporaryFile()
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.ops.sweep", "--worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=self.stderr,
                 text=True,
                 env=env,
             )
@@ -473,7 +478,9 @@ class Worker:
 
     def end(self, why: str) -> tuple[str, str, list[str]]:
         self.close()
-        return "crash", why, []
+        self.stderr.seek(0)
+        told = self.stderr.read().decode(errors="replace").rpartition("Fatal Python error")
+        return "crash", " ".join(f"{why} {told[2][:2000] if told[1] else ''}".split()), []
 
     def close(self) -> None:
         if self.process is not None:
