@@ -180,8 +180,7 @@ struct IsInScalar {
 
 struct Histc {
   static Shape Infer(const Arg& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
-    CheckImplemented(IsFloat(self.dtype()) && self.dtype() >= DType::kF32, "histogram_cpu",
-                     self.dtype());
+    CheckImplemented(IsFloat(self.dtype()), "histogram_cpu", self.dtype());
     TORCH_CHECK(bins > 0, "bins must be > 0, but got ", bins, " for dimension 0");
     TORCH_CHECK(min.toDouble() <= max.toDouble(), "torch.histc: max must be larger than min");
     XLA_CHECK(std::isfinite(min.toDouble()) && std::isfinite(max.toDouble()), kInvalidArgument,

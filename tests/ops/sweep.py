@@ -28,7 +28,6 @@ import re
 import select
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -521,7 +520,7 @@ class Worker:
             # Nearly all of the time is XLA's compiling of graphs that run once.
             env = {"XLA_VERIFY": "0", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
             env |= {"PYTHONFAULTHANDLER": "1"} | os.environ
-            self.stderr = tempfile.TemporaryFile()  # noqa: SIM115
+            self.stderr = open(os.memfd_create("stderr"), "w+b")  # noqa: SIM115
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.ops.sweep", "--worker"],
                 stdin=subprocess.PIPE,
