@@ -1,4 +1,5 @@
-"""Writes docs/env_vars.md and docs/metrics.md from the tables in csrc/base.
+"""Writes docs/env_vars.md and docs/metrics.md from the tables in csrc/base, and docs/ops.md from
+torch's dispatcher and what the sweep of the operator tests found.
 
     python tools/gen_docs.py [--check]
 
@@ -6,13 +7,21 @@ With --check nothing is written, and the exit status is 1 where a file is not up
 """
 
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 import torch_xla
 from torch_xla import _XLAC
+from torch_xla.debug import ops as debug_ops
 
-DOCS = Path(torch_xla.__file__).parents[1] / "docs"
+ROOT = Path(torch_xla.__file__).parents[1]
+DOCS = ROOT / "docs"
+sys.path.insert(0, str(ROOT))
+
+from tests.ops import sweep  # noqa: E402
 
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -57,12 +66,76 @@ def metrics() -> str:
     )
 
 
+TORCH = torch.__version__.split("+")[0]
+
+# As they are swept.
+DTYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "int64": "i64",
+    "int32": "i32",
+    "uint8": "u8",
+    "bool": "bool",
+    "complex64": "c64",
+}
+
+
+def ops() -> str:
+    expected, reached = sweep.Expected.read(), sweep.Reached()
+    entries = defaultdict(list)
+    for entry in sweep.entries():
+        entries[entry.aten_name].append(entry)
+    rows: list[tuple[str, ...]] = []
+    counts: Counter[str] = Counter()
+    for op in debug_ops.operators():
+        right = set()
+        for entry in entries[op.name]:
+            for dtype in DTYPES:
+                if getattr(torch, dtype) in entry.supported_dtypes("cpu"):
+                    result = expected.of("forward", dtype, sweep.name_of(entry))
+                    if result in ("native", "fallback"):
+                        right.add(dtype)
+        found = [*map(sweep.name_of, entries[op.name]), *reached.entries.get(op.name, [])]
+        tested = list(dict.fromkeys(found))[: sweep.Reached.FEW]
+        served = ", ".join(op.statuses)
+        if op.reason:
+            served += f" ({op.reason})"
+        elif op.name in ("convolution", "convolution_backward"):  # their lowerings choose
+            served += ", host call on CPU plugins"
+        counts[op.statuses[0]] += 1
+        dtypes = " ".join(short for dtype, short in DTYPES.items() if dtype in right)
+        rows.append((f"`{op.name}`", served, dtypes, " ".join(f"`{t}`" for t in tested)))
+    statuses = str(debug_ops.__doc__).split("operator:\n\n")[1].split("\n\n")[0]
+    return (
+        "# Operators\n\n"
+        f"All {len(rows)} operators of ATen (torch {TORCH}) that have a "
+        "kernel for a CPU: "
+        + ", ".join(f"{counts[s]} {s}" for s in debug_ops.STATUSES)
+        + ". `python -m torch_xla.debug.ops PATTERN` prints them for the installed torch.\n\n"
+        f"```\n{statuses}\n```\n\n"
+        "*Dtypes*: those in which all samples of the operator's own entries in PyTorch's `op_db` "
+        f"give what the CPU gives ({', '.join(f'{s} {d}' for d, s in DTYPES.items())}); empty "
+        "where it has no entry. *Tested by*: entries of `op_db` in which it is called, "
+        "`backward:` in their gradients (`make test-ops`). In-place and `out=` forms are "
+        "served as the operator is.\n\n"
+        "This page is written by `tools/gen_docs.py` from the dispatcher and from "
+        "`tests/ops/expectations.txt` and `reached.txt`, which `make test-ops` writes.\n\n"
+        + table(("Operator", "Served", "Dtypes", "Tested by"), rows)
+    )
+
+
 def main() -> int:
     stale = []
-    for name, text in (("env_vars.md", env_vars()), ("metrics.md", metrics())):
+    pages = (("env_vars.md", env_vars()), ("metrics.md", metrics()), ("ops.md", ops()))
+    for name, text in pages:
         path = DOCS / name
-        if path.is_file() and path.read_text() == text:
+        old = path.read_text() if path.is_file() else ""
+        if old == text:
             continue
+        if name == "ops.md" and old and f"(torch {TORCH})" not in old and "--check" in sys.argv[1:]:
+            continue  # another torch has other operators
         if "--check" in sys.argv[1:]:
             stale.append(name)
         else:

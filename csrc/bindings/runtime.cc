@@ -9,6 +9,7 @@
 #include "aten/device.h"
 #include "aten/fallback.h"
 #include "aten/init.h"
+#include "aten/host_call.h"
 #include "aten/mutation_adapter.h"
 #include "aten/precision.h"
 #include "base/error.h"
@@ -198,6 +199,7 @@ void InitRuntime(py::module_& m) {
   m.def("_xla_set_mat_mul_precision", &SetMatMulPrecision, py::arg("precision"));
   m.def("_xla_mat_mul_precision", &MatMulPrecision);
   m.def("_xla_refused_views", &RefusedViews);
+  m.def("_xla_host_calls", &HostCallNames);
   m.def("_xla_mutation_routes", [] {
     std::vector<std::tuple<std::string, std::string, std::string>> out;
     for (const MutationRoute& r : MutationRoutes()) out.emplace_back(r.name, r.how, r.partner);
