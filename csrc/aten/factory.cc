@@ -154,14 +154,17 @@ at::Tensor Arange(const at::Scalar& end, OptDtype dtype, OptLayout layout, OptDe
   return ArangeStep(0, end, 1, dtype, layout, device, pin_memory);
 }
 
+// A bound of linspace or logspace in the type of the computation; integers lose fractions first.
+hlo::Value Bound(hlo::Value s, const ir::Node& n, const Shape& wide) {
+  if (IsIntOrBool(n.shape().dtype)) s = hlo::ConvertTo(s, DType::kS64);
+  return hlo::BroadcastTo(hlo::ConvertTo(s, wide.dtype), wide.dims);
+}
+
 void LowerLinspace(const ir::Node& n, hlo::Builder& b, std::span<const hlo::Value> in,
                    std::vector<hlo::Value>& out) {
   Shape shape = n.shape().with(IsComplex(n.shape().dtype) ? DType::kC128 : DType::kF64);
   int64_t steps = shape.dims[0];
-  auto fill = [&](hlo::Value s) {
-    return hlo::BroadcastTo(hlo::ConvertTo(s, shape.dtype), shape.dims);
-  };
-  hlo::Value start = fill(in[0]), end = fill(in[1]);
+  hlo::Value start = Bound(in[0], n, shape), end = Bound(in[1], n, shape);
   hlo::Value step =
       hlo::Div(hlo::Sub(end, start),
                hlo::FullLike(start, std::max<double>(1, static_cast<double>(steps - 1))));
@@ -194,10 +197,8 @@ void LowerLogspace(const ir::Node& n, hlo::Builder& b, std::span<const hlo::Valu
                    std::vector<hlo::Value>& out) {
   Shape shape = n.shape().with(IsComplex(n.shape().dtype) ? DType::kC128 : DType::kF64);
   int64_t steps = shape.dims[0];
-  auto fill = [&](hlo::Value s) {
-    return hlo::BroadcastTo(hlo::ConvertTo(s, shape.dtype), shape.dims);
-  };
-  hlo::Value start = fill(in[0]), end = fill(in[1]), base = fill(in[2]);
+  hlo::Value start = Bound(in[0], n, shape), end = Bound(in[1], n, shape);
+  hlo::Value base = hlo::BroadcastTo(hlo::ConvertTo(in[2], shape.dtype), shape.dims);
   hlo::Value last = hlo::FullLike(start, static_cast<double>(std::max<int64_t>(1, steps - 1)));
   hlo::Value i = hlo::ConvertTo(hlo::Iota(b, shape.with(DType::kF64), 0), shape.dtype);
   hlo::Value step = hlo::Div(hlo::Sub(end, start), last);

@@ -130,8 +130,9 @@ bool ReturnsTensorsOnly(const c10::FunctionSchema& schema) {
   return true;
 }
 
-// Partners that are composite, but not written with the form that they serve; and one whose name
-// says otherwise. The rule above finds the others.
+// Partners that are composite, but not written with the form that they serve; whose names say
+// otherwise; and of a form whose own composite kernel asks for a CPU. The rule above finds the
+// others.
 const std::map<std::string, std::string>& KnownPartners() {
   static const std::map<std::string, std::string> known = {
       {"aten::__ilshift__.Scalar", "aten::__lshift__.Scalar"},
@@ -143,6 +144,7 @@ const std::map<std::string, std::string>& KnownPartners() {
       {"aten::bernoulli.out", "aten::bernoulli"},
       {"aten::conj_physical.out", "aten::conj_physical"},
       {"aten::linalg_eigvals.out", "aten::linalg_eigvals"},
+      {"aten::mode.values", "aten::mode"},
       {"aten::mvlgamma.out", "aten::mvlgamma"},
   };
   return known;
@@ -169,8 +171,11 @@ std::vector<Plan> MakePlans() {
   for (const OperatorHandle& op : mutating) {
     Plan plan{op, {FullName(op.operator_name()), "fallback", ""}, std::nullopt};
     const c10::FunctionSchema& schema = op.schema();
+    auto known = KnownPartners().find(plan.info.name);
     if (op.hasKernelForDispatchKey(c10::DispatchKey::XLA)) {
       plan.info.how = "native";
+    } else if (known != KnownPartners().end()) {
+      plan.info.how = "fallback";
     } else if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) ||
                op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) {
       plan.info.how = "composite";  // made of functional forms, or of others of this list
@@ -188,7 +193,6 @@ std::vector<Plan> MakePlans() {
       for (size_t i : route.mutated) {
         plain = plain && schema.arguments()[i].type()->kind() == c10::TypeKind::TensorType;
       }
-      auto known = KnownPartners().find(plan.info.name);
       std::string base = in_place ? name.substr(0, name.size() - 1) : name;
       if (known != KnownPartners().end()) base = known->second.substr(0, known->second.find('.'));
       for (const OperatorHandle& f : by_base[base]) {

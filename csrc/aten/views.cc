@@ -57,12 +57,6 @@ at::Tensor ReshapeAlias(const at::Tensor& self, at::SymIntArrayRef size, at::Sym
   return ViewKernel(self, size);
 }
 
-// No alias of self: autograd's _unsafe_view promises not to share.
-at::Tensor UnsafeView(const at::Tensor& self, at::SymIntArrayRef size) {
-  at::Tensor v = ViewKernel(self, size);
-  return Wrap(Unwrap(v).value(), Unwrap(v).device());
-}
-
 at::Tensor Permute(const at::Tensor& self, at::IntArrayRef dims) {
   TORCH_CHECK(static_cast<int64_t>(dims.size()) == self.dim(),
               "permute(sparse_coo): number of dimensions in the tensor input does not match the "
@@ -410,7 +404,8 @@ const at::Tensor& Resize_(const at::Tensor& self, at::SymIntArrayRef size,
 TORCH_LIBRARY_IMPL(aten, XLA, m) {
   m.impl("view", TORCH_FN(ViewKernel));
   m.impl("_reshape_alias", TORCH_FN(ReshapeAlias));
-  m.impl("_unsafe_view", TORCH_FN(UnsafeView));
+  // An alias for which autograd keeps no version: out= forms of composites write through it.
+  m.impl("_unsafe_view", TORCH_FN(ViewKernel));
   m.impl("alias", TORCH_FN(Alias));
   m.impl("detach", TORCH_FN(Alias));
   m.impl("lift_fresh", TORCH_FN(Alias));

@@ -37,6 +37,7 @@ const char* HloName(DType t);
 const char* TorchName(DType t);
 
 constexpr bool IsComplex(DType t) { return t == DType::kC64 || t == DType::kC128; }
+constexpr bool IsFloat8(DType t) { return t >= DType::kF8E4M3FN && t <= DType::kF8E5M2FNUZ; }
 constexpr bool IsFloat(DType t) { return t >= DType::kF8E4M3FN && t <= DType::kF64; }
 constexpr bool IsSigned(DType t) { return t >= DType::kS8 && t <= DType::kS64; }
 constexpr bool IsUnsigned(DType t) { return t >= DType::kU8 && t <= DType::kU64; }

@@ -79,6 +79,15 @@ struct CumulativeExtreme {
   }
 };
 
+// What cummax.out and cummin.out write with.
+template <auto kFn>
+void CumulativeHelper(const at::Tensor& self, at::Tensor& values, at::Tensor& indices,
+                      int64_t dim) {
+  auto [best, place] = kFn(self, dim);
+  values.copy_(best);
+  indices.copy_(place);
+}
+
 }  // namespace
 
 XLA_OPS(m) {
@@ -89,6 +98,8 @@ XLA_OPS(m) {
   Register<logcumsumexp, Logcumsumexp>(m);
   Register<cummax, CumulativeExtreme<true>>(m);
   Register<cummin, CumulativeExtreme<false>>(m);
+  m.impl("_cummax_helper", TORCH_FN(CumulativeHelper<cummax::call>));
+  m.impl("_cummin_helper", TORCH_FN(CumulativeHelper<cummin::call>));
 }
 
 }  // namespace torch_xla::ops

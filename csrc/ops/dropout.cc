@@ -47,7 +47,8 @@ struct DropoutBackward {
   static Shape Infer(const Arg& g, const Arg& mask, double) {
     XLA_CHECK(mask.dtype() == DType::kBool, kInvalidArgument, "Mask should be Bool Scalar Type ",
               TorchName(mask.dtype()));
-    return g.shape();
+    return g.shape().with(IsIntOrBool(g.dtype()) ? ToDType(c10::get_default_dtype_as_scalartype())
+                                                       : g.dtype());
   }
   static Value Lower(const Shape& out, Value g, Value mask, Value scale) {
     Value x = Widen(g);

@@ -1,5 +1,8 @@
 // Products of matrices and vectors. matmul, linear and einsum are torch's composites over these.
 #include <ATen/ops/_int_mm_ops.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_scaled_mm.h>
+#include <ATen/ops/_scaled_mm_ops.h>
 #include <ATen/ops/_trilinear_ops.h>
 #include <ATen/ops/addbmm_ops.h>
 #include <ATen/ops/addmm_ops.h>
@@ -8,6 +11,7 @@
 #include <ATen/ops/baddbmm_ops.h>
 #include <ATen/ops/bmm_ops.h>
 #include <ATen/ops/dot_ops.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/mm_ops.h>
 #include <ATen/ops/mv_ops.h>
 #include <ATen/ops/vdot_ops.h>
@@ -228,9 +232,78 @@ struct Trilinear {
   }
 };
 
+// Products of float8 matrices, each scaled as a whole or by rows of the result's dimension.
+struct ScaledMm {
+  static bool Scales(const Arg& scale, const Dims& by_rows) {
+    return scale.dtype() == DType::kF32 && (scale.numel() == 1 || scale.dims() == by_rows);
+  }
+  static Shape Infer(const Arg& a, const Arg& b, const Arg& scale_a, const Arg& scale_b,
+                     const Arg* bias, const Arg*, std::optional<DType> dtype, bool) {
+    TORCH_CHECK(a.rank() == 2, "mat1 must be a matrix");
+    TORCH_CHECK(b.rank() == 2, "mat2 must be a matrix");
+    TORCH_CHECK(a.dim(1) == b.dim(0), "mat_a and mat_b shapes cannot be multiplied (", a.dim(0),
+                "x", a.dim(1), " and ", b.dim(0), "x", b.dim(1), ")");
+    TORCH_CHECK(bias == nullptr || bias->numel() == b.dim(1), "Bias must be size ", b.dim(1),
+                " but got ", bias == nullptr ? 0 : bias->numel());
+    const bool one = scale_a.numel() == 1 && scale_b.numel() == 1;
+    const bool rows = scale_a.numel() == a.dim(0) && scale_b.numel() == b.dim(1);
+    TORCH_CHECK_VALUE(IsFloat8(a.dtype()) && IsFloat8(b.dtype()) && (one || rows) &&
+                          Scales(scale_a, {a.dim(0), 1}) && Scales(scale_b, {1, b.dim(1)}),
+                      "Invalid scaling configuration.\n"
+                      "- For TensorWise scaling, a and b should be float8, scales should be float "
+                      "and singletons.\n"
+                      "- For RowWise scaling, a and b should be float8, scales should be float, "
+                      "scale_a should be (",
+                      a.dim(0), ", 1) and scale_b should be (1, ", b.dim(1), ").\nGot ",
+                      TorchName(a.dtype()), ", ", TorchName(b.dtype()), ", scale_a ",
+                      ToString(scale_a.dims()), ", scale_b ", ToString(scale_b.dims()));
+    return {dtype.value_or(a.dtype()), {a.dim(0), b.dim(1)}};
+  }
+  // Compilers look for this form: operands scaled in the wider type, then multiplied.
+  static Value Lower(const Shape& out, Value a, Value b, Value scale_a, Value scale_b,
+                     std::optional<Value> bias, std::optional<Value>, std::optional<DType>, bool) {
+    auto scaled = [](Value x, Value scale) {
+      if (scale.shape().numel() == 1) scale = hlo::Reshape(scale, {});
+      return hlo::Mul(hlo::ConvertTo(x, DType::kF32), hlo::BroadcastTo(scale, x.dims()));
+    };
+    Value y = Multiply(scaled(a, scale_a), scaled(b, scale_b), kMm, DType::kF32);
+    if (bias) {
+      Value row = hlo::Reshape(hlo::ConvertTo(*bias, DType::kF32), {out.dims[1]});
+      y = hlo::Add(y, hlo::BroadcastTo(row, out.dims));
+    }
+    return hlo::ConvertTo(y, out.dtype);
+  }
+};
+
+at::Tensor ScaledMmV2(const at::Tensor& a, const at::Tensor& b, at::TensorList scale_a,
+                      at::IntArrayRef recipe_a, at::IntArrayRef, at::TensorList scale_b,
+                      at::IntArrayRef recipe_b, at::IntArrayRef,
+                      const std::optional<at::Tensor>& bias, std::optional<at::ScalarType> dtype,
+                      at::IntArrayRef, bool fast) {
+  auto known = [](at::IntArrayRef recipe) {  // whole tensors, and rows
+    return recipe.size() == 1 && (recipe[0] == 0 || recipe[0] == 1);
+  };
+  TORCH_CHECK_NOT_IMPLEMENTED(known(recipe_a) && known(recipe_b) && scale_a.size() == 1 &&
+                                  scale_b.size() == 1,
+                              "_scaled_mm_v2: XLA devices scale whole tensors or rows");
+  return at::_scaled_mm(a, b, scale_a[0], scale_b[0], bias, {}, dtype, fast);
+}
+
+// Torch's own writes through out's storage.
+at::Tensor& MatmulOut(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
+  at::Tensor product = at::matmul(a, b);
+  TORCH_CHECK(out.scalar_type() == product.scalar_type(), "Expected out tensor to have dtype ",
+              product.scalar_type(), ", but got ", out.scalar_type(), " instead");
+  at::native::resize_output(out, product.sizes());
+  return out.copy_(product);
+}
+
 }  // namespace
 
 XLA_OPS(m) {
+  m.impl("matmul.out", TORCH_FN(MatmulOut));
+  m.impl("_scaled_mm_v2", TORCH_FN(ScaledMmV2));
+  Register<at::_ops::_scaled_mm, ScaledMm>(m);
   Register<at::_ops::mm, Matmul<InferMm, kMm>>(m);
   Register<at::_ops::bmm, Matmul<InferBmm, kBmm>>(m);
   Register<at::_ops::mv, Matmul<InferMv, kMm>>(m);
@@ -251,6 +324,8 @@ XLA_OPS(m) {
   Register<at::_ops::baddbmm_dtype, AddMatmulTo<InferBmm, kBmm>>(m);
   Register<at::_ops::_trilinear, Trilinear>(m);
 }
+
+TORCH_LIBRARY_IMPL(aten, AutogradXLA, m) { m.impl("matmul.out", TORCH_FN(MatmulOut)); }
 
 }  // namespace ops
 }  // namespace torch_xla
