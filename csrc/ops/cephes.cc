@@ -6,7 +6,13 @@
 #include <ATen/ops/special_i1_ops.h>
 #include <ATen/ops/special_i1e_ops.h>
 #include <ATen/ops/special_log_ndtr_ops.h>
+#include <ATen/ops/special_modified_bessel_i0_ops.h>
+#include <ATen/ops/special_modified_bessel_i1_ops.h>
+#include <ATen/ops/special_modified_bessel_k0_ops.h>
+#include <ATen/ops/special_modified_bessel_k1_ops.h>
 #include <ATen/ops/special_ndtri_ops.h>
+#include <ATen/ops/special_scaled_modified_bessel_k0_ops.h>
+#include <ATen/ops/special_scaled_modified_bessel_k1_ops.h>
 #include <ATen/ops/special_zeta_ops.h>
 
 #include <numbers>
@@ -63,6 +69,39 @@ constexpr double kI1B[] = {
     -3.88256480887769039346E-6,  -1.10588938762623716291E-4,  -9.76109749136146840777E-3,
     7.78576235018280120474E-1};
 
+// Of K(x) + log(x / 2) I(x), of order 1 x times that with the other sign, on [0, 2] (A), and of
+// exp(x) sqrt(x) K(x) beyond (B).
+constexpr double kK0A[] = {1.37446543561352307156e-16, 4.25981614279661018399e-14,
+                           1.03496952576338420167e-11, 1.90451637722020886025e-09,
+                           2.53479107902614945675e-07, 2.28621210311945178607e-05,
+                           1.26461541144692592338e-03, 3.59799365153615016266e-02,
+                           3.44289899924628486886e-01, -5.35327393233902768720e-01};
+constexpr double kK0B[] = {
+    5.30043377268626276149e-18,  -1.64758043015242134646e-17, 5.21039150503902756861e-17,
+    -1.67823109680541210385e-16, 5.51205597852431940784e-16,  -1.84859337734377901440e-15,
+    6.34007647740507060557e-15,  -2.22751332699166985548e-14, 8.03289077536357521100e-14,
+    -2.98009692317273043925e-13, 1.14034058820847496303e-12,  -4.51459788337394416547e-12,
+    1.85594911495471785253e-11,  -7.95748924447710747776e-11, 3.57739728140030116597e-10,
+    -1.69753450938905987466e-09, 8.57403401741422608519e-09,  -4.66048989768794782956e-08,
+    2.76681363944501510342e-07,  -1.83175552271911948767e-06, 1.39498137188764993662e-05,
+    -1.28495495816278026384e-04, 1.56988388573005337491e-03,  -3.14481013119645005427e-02,
+    2.44030308206595545468e+00};
+constexpr double kK1A[] = {
+    -7.02386347938628759343e-18, -2.42744985051936593393e-15, -6.66690169419932900609e-13,
+    -1.41148839263352776110e-10, -2.21338763073472585583e-08, -2.43340614156596823496e-06,
+    -1.73028895751305206302e-04, -6.97572385963986435018e-03, -1.22611180822657148235e-01,
+    -3.53155960776544875667e-01, 1.52530022733894777053e+00};
+constexpr double kK1B[] = {
+    -5.75674448366501715755e-18, 1.79405087314755922667e-17,  -5.68946255844285935196e-17,
+    1.83809354436663880070e-16,  -6.05704724837331885336e-16, 2.03870316562433424052e-15,
+    -7.01983709041831346144e-15, 2.47715442448130437068e-14,  -8.97670518232499435011e-14,
+    3.34841966607842919884e-13,  -1.28917396095102890680e-12, 5.13963967348173025100e-12,
+    -2.12996783842756842877e-11, 9.21831518760500529508e-11,  -4.19035475934189648750e-10,
+    2.01504975519703286596e-09,  -1.03457624656780970260e-08, 5.74108412545004946722e-08,
+    -3.50196060308781257119e-07, 2.40648494783721712015e-06,  -1.93619797416608296024e-05,
+    1.95215518471351631108e-04,  -2.85781685962277938680e-03, 1.03923736576817238437e-01,
+    2.72062619048444266945e+00};
+
 // float32 is served by the last coefficients.
 Value Chebyshev(Value x, std::span<const double> c, size_t f32_terms) {
   if (x.dtype() != DType::kF64) c = c.last(f32_terms);
@@ -87,6 +126,24 @@ Value Bessel(Value x) {
   Value y = hlo::Select(hlo::Le(a, FullLike(a, 8)), near, far);
   if (!kScaled) y = hlo::Mul(hlo::Exp(a), y);
   return kOrderOne ? hlo::Select(LtZero(x), hlo::Neg(y), y) : y;
+}
+
+template <bool kOrderOne, bool kScaled>
+Value BesselK(Value x) {
+  std::span<const double> low = kOrderOne ? std::span<const double>(kK1A) : kK0A;
+  std::span<const double> high = kOrderOne ? std::span<const double>(kK1B) : kK0B;
+  Value near = Chebyshev(Plus(Square(x), -2), low, low.size());
+  Value log = hlo::Mul(hlo::Log(Times(x, 0.5)), Bessel<kOrderOne, false>(x));
+  near = kOrderOne ? hlo::Add(log, hlo::Div(near, x)) : hlo::Sub(near, log);
+  Value far = Chebyshev(Plus(hlo::Div(FullLike(x, 8), x), -2), high, high.size());
+  far = hlo::Div(far, hlo::Sqrt(x));
+  if (kScaled) {
+    near = hlo::Mul(near, hlo::Exp(x));
+  } else {
+    far = hlo::Mul(hlo::Exp(hlo::Neg(x)), far);
+  }
+  Value y = hlo::Select(hlo::Le(x, FullLike(x, 2)), near, far);
+  return Where(IsZero(x), HUGE_VAL, Where(LtZero(x), NAN, y));
 }
 
 // sum of (q + k)^-s: the first terms, until q + k > 9, and Euler and Maclaurin's formula.
@@ -255,6 +312,18 @@ XLA_OPS(m) {
   Register<special_i0e, RealFloatUnary<Bessel<false, true>, "i0e">>(m);
   Register<special_i1, RealFloatUnary<Bessel<true, false>, "i1">>(m);
   Register<special_i1e, RealFloatUnary<Bessel<true, true>, "i1e">>(m);
+  Register<special_modified_bessel_i0,
+           FullFloatUnary<Bessel<false, false>, "modified_bessel_i0_cpu">>(m);
+  Register<special_modified_bessel_i1,
+           FullFloatUnary<Bessel<true, false>, "modified_bessel_i1_cpu">>(m);
+  Register<special_modified_bessel_k0,
+           FullFloatUnary<BesselK<false, false>, "modified_bessel_k0_cpu">>(m);
+  Register<special_modified_bessel_k1,
+           FullFloatUnary<BesselK<true, false>, "modified_bessel_k1_cpu">>(m);
+  Register<special_scaled_modified_bessel_k0,
+           FullFloatUnary<BesselK<false, true>, "scaled_modified_bessel_k0_cpu">>(m);
+  Register<special_scaled_modified_bessel_k1,
+           FullFloatUnary<BesselK<true, true>, "scaled_modified_bessel_k1_cpu">>(m);
   Register<polygamma, Polygamma>(m);
   Register<special_zeta, FloatBinary<Zeta>>(m);
   Register<special_erfcx, RealFloatUnary<Erfcx, "erfcx">>(m);

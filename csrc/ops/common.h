@@ -59,10 +59,13 @@ inline Value IsNan(Value x) { return hlo::Ne(x, x); }
 inline Value IsInf(Value x) { return hlo::Eq(hlo::Abs(x), FullLike(x, HUGE_VAL)); }
 
 // c[0] * x^(n-1) + ... + c[n-1]
-inline Value Polynomial(Value x, std::initializer_list<double> c) {
-  Value sum = FullLike(x, *c.begin());
-  for (const double* p = c.begin() + 1; p != c.end(); ++p) sum = Plus(hlo::Mul(sum, x), *p);
+inline Value Polynomial(Value x, std::span<const double> c) {
+  Value sum = FullLike(x, c[0]);
+  for (double k : c.subspan(1)) sum = Plus(hlo::Mul(sum, x), k);
   return sum;
+}
+inline Value Polynomial(Value x, std::initializer_list<double> c) {
+  return Polynomial(x, std::span(c.begin(), c.size()));
 }
 
 // out = f(self) with self's dtype.
@@ -104,6 +107,27 @@ struct FloatBinary {
     return {PromoteToFloat({a, b}), Broadcast({a, b})};
   }
   static Value Lower(const Shape& out, Value a, Value b) { return LowerWide<kFn>(out, a, b); }
+};
+
+// The same where PyTorch's CPU kernel has float32 and float64 only.
+template <Name kName>
+void CheckFullFloat(DType t) {
+  CheckImplemented(!IsComplex(t) && Wide(t) == t, kName.text, t);
+}
+template <auto kFn, Name kName>
+struct FullFloatUnary : FloatUnary<kFn> {
+  static Shape Infer(const Arg& self) {
+    CheckFullFloat<kName>(self.dtype());
+    return FloatUnary<kFn>::Infer(self);
+  }
+};
+template <auto kFn, Name kName>
+struct FullFloatBinary : FloatBinary<kFn> {
+  static Shape Infer(const Arg& a, const Arg& b) {
+    Shape out = FloatBinary<kFn>::Infer(a, b);
+    CheckFullFloat<kName>(out.dtype);
+    return out;
+  }
 };
 
 }  // namespace torch_xla::ops

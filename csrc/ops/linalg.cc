@@ -94,25 +94,32 @@ struct Cross {
 }  // namespace
 
 XLA_OPS(m) {
-  for (const char* name :
-       {"_cholesky_solve_helper", "_linalg_det", "_linalg_eigh", "_linalg_eigvals",
-        "_linalg_slogdet", "_linalg_solve_ex", "_linalg_svd", "cholesky", "cholesky_inverse",
-        "linalg_cholesky_ex", "linalg_eig", "linalg_householder_product", "linalg_inv_ex",
-        "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lu", "linalg_lu_factor_ex",
-        "linalg_lu_solve", "linalg_matrix_exp", "linalg_qr", "linalg_solve_triangular", "lu_unpack",
-        "ormqr", "triangular_solve", "igamma", "igammac", "segment_reduce",
-        "_segment_reduce_backward",
-        // Functions of one and two numbers that nothing else needs.
-        "special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0",
-        "special_bessel_y1", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u",
-        "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w",
-        "special_hermite_polynomial_h", "special_hermite_polynomial_he",
-        "special_laguerre_polynomial_l", "special_legendre_polynomial_p",
-        "special_modified_bessel_i0", "special_modified_bessel_i1", "special_modified_bessel_k0",
-        "special_modified_bessel_k1", "special_scaled_modified_bessel_k0",
-        "special_scaled_modified_bessel_k1", "special_shifted_chebyshev_polynomial_t",
-        "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v",
-        "special_shifted_chebyshev_polynomial_w", "special_spherical_bessel_j0"}) {
+  for (const char* name : {"_cholesky_solve_helper",
+                           "_linalg_det",
+                           "_linalg_eigh",
+                           "_linalg_eigvals",
+                           "_linalg_slogdet",
+                           "_linalg_solve_ex",
+                           "_linalg_svd",
+                           "cholesky",
+                           "cholesky_inverse",
+                           "linalg_cholesky_ex",
+                           "linalg_eig",
+                           "linalg_householder_product",
+                           "linalg_inv_ex",
+                           "linalg_ldl_factor_ex",
+                           "linalg_ldl_solve",
+                           "linalg_lu",
+                           "linalg_lu_factor_ex",
+                           "linalg_lu_solve",
+                           "linalg_matrix_exp",
+                           "linalg_qr",
+                           "linalg_solve_triangular",
+                           "lu_unpack",
+                           "ormqr",
+                           "triangular_solve",
+                           "segment_reduce",
+                           "_segment_reduce_backward"}) {
     RegisterHostCall(m, name);
   }
   RegisterHostCall(m, "geqrf", GeqrfShapes);

@@ -1,5 +1,8 @@
 // Random fills. In-place kernels by hand: they draw the node's two extra inputs (seed and offset)
 // from a generator. Parameters of the distributions are inputs too.
+#include "ops/random.h"
+
+#include <ATen/native/Resize.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/empty.h>
@@ -9,51 +12,8 @@
 #include <cmath>
 #include <limits>
 
-#include "aten/dtype_map.h"
-#include "aten/generator.h"
-#include "aten/ops_util.h"
-#include "ops/threefry.h"
-
 namespace torch_xla::ops {
 namespace {
-
-using Generator = std::optional<at::Generator>;
-using Inputs = std::span<const Value>;
-
-ir::Value Input(double v) {
-  return {ir::Node::MakeScalar(DType::kF64, std::bit_cast<int64_t>(v)), 0};
-}
-ir::Value Input(int64_t v) { return {ir::Node::MakeScalar(DType::kS64, v), 0}; }
-
-// The lowering of a draw: kFn(bits, inputs after seed and offset, shape of the result) in [n] of
-// any dtype. Two blocks for an element where the result is complex.
-template <auto kFn>
-void LowerDraw(const ir::Node& n, Builder&, std::span<const Value> in, std::vector<Value>& out) {
-  const Shape& shape = n.shape();
-  RandomBits bits(in[0], in[1], shape.numel() * (IsComplex(shape.dtype) ? 2 : 1));
-  Value x = kFn(bits, in.subspan(2), shape);
-  out.push_back(hlo::Reshape(hlo::ConvertTo(x, shape.dtype), shape.dims));
-}
-
-template <auto kFn>
-ir::Value Draw(const char* name, const Shape& shape, int device, const Generator& generator,
-               std::initializer_list<ir::Value> inputs) {
-  static const ir::OpDef op(name, LowerDraw<kFn>);
-  RandomInputs random =
-      NextRandom(generator, device, shape.numel() * (IsComplex(shape.dtype) ? 2 : 1));
-  c10::SmallVector<ir::Value, 4> operands{std::move(random.seed), std::move(random.offset)};
-  operands.append(inputs.begin(), inputs.end());
-  op.CountRecorded();
-  return {ir::Node::Make(op, {operands.data(), operands.size()}, shape), 0};
-}
-
-template <auto kFn>
-at::Tensor& Fill(const char* name, at::Tensor& self, const Generator& generator,
-                 std::initializer_list<ir::Value> inputs) {
-  const lazy::Tensor& tensor = Unwrap(self);
-  tensor.Write(Draw<kFn>(name, ShapeOf(self), tensor.device(), generator, inputs));
-  return self;
-}
 
 void CheckFloating(const char* kernel, const at::Tensor& self) {
   CheckImplemented(self.is_floating_point(), kernel, ToDType(self.scalar_type()));
@@ -219,10 +179,15 @@ at::Tensor& BernoulliFloat(at::Tensor& self, double p, Generator generator) {
 }
 
 at::Tensor& BernoulliTensor(at::Tensor& self, const at::Tensor& p, Generator generator) {
-  TORCH_CHECK(p.is_floating_point(), "expected probabilities tensor to have floating type, got ",
-              p.scalar_type());
+  CheckImplemented(!self.is_complex(), "bernoulli_tensor_cpu_self_", ToDType(self.scalar_type()));
+  CheckImplemented(p.is_floating_point(), "bernoulli_tensor_cpu_p_", ToDType(p.scalar_type()));
   at::Tensor all = (IsXla(p) ? p : p.to(self.device())).expand(self.sizes());
   return Fill<Bernoulli>("aten::bernoulli_", self, generator, {Unwrap(all).value()});
+}
+
+at::Tensor BernoulliSelf(const at::Tensor& self, Generator generator) {
+  at::Tensor out = at::empty(self.sizes(), self.options());
+  return BernoulliTensor(out, self, generator);
 }
 
 at::Tensor BernoulliP(const at::Tensor& self, double p, Generator generator) {
@@ -297,6 +262,16 @@ at::Tensor& RandomTo(at::Tensor& self, int64_t to, Generator generator) {
   return RandomFrom(self, 0, to, generator);
 }
 
+ir::Value DrawPermutation(int64_t n, at::ScalarType t, int device, const Generator& generator) {
+  bool counts = at::isFloatingType(t) || t == at::kByte || c10::isSignedType(t);
+  CheckImplemented(counts && !c10::isComplexType(t), "randperm", ToDType(t));
+  TORCH_CHECK(t != at::kHalf || n <= 2049, "n cannot be greater than 2049 for Half type.");
+  TORCH_CHECK(t != at::kFloat || n <= (1 << 24) + 1,
+              "n cannot be greater than 2^24+1 for Float type.");
+  if (n > 0 && c10::isIntegralType(t, /*includeBool=*/false)) CheckFits(n - 1, ToDType(t));
+  return Draw<Permutation>("aten::randperm", {ToDType(t), {n}}, device, generator, {});
+}
+
 at::Tensor RandpermGenerator(c10::SymInt n, Generator generator,
                              std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                              std::optional<at::Device> device, std::optional<bool>) {
@@ -304,14 +279,25 @@ at::Tensor RandpermGenerator(c10::SymInt n, Generator generator,
   TORCH_CHECK(count >= 0, "Trying to create tensor with negative dimension ", count, ": [", count,
               "]");
   int d = DeviceOf(device);
-  Shape shape{ToDType(dtype.value_or(at::kLong)), {count}};
-  return Wrap(Draw<Permutation>("aten::randperm", shape, d, generator, {}), d);
+  return Wrap(DrawPermutation(count, dtype.value_or(at::kLong), d, generator), d);
 }
 
 at::Tensor Randperm(c10::SymInt n, std::optional<at::ScalarType> dtype,
                     std::optional<at::Layout> layout, std::optional<at::Device> device,
                     std::optional<bool> pin_memory) {
   return RandpermGenerator(std::move(n), {}, dtype, layout, device, pin_memory);
+}
+
+at::Tensor& RandpermGeneratorOut(c10::SymInt n, Generator generator, at::Tensor& out) {
+  int64_t count = n.guard_int(__FILE__, __LINE__);
+  TORCH_CHECK(count >= 0, "n must be non-negative, got", count);
+  at::native::resize_output(out, {count});
+  const lazy::Tensor& tensor = Unwrap(out);
+  tensor.Write(DrawPermutation(count, out.scalar_type(), tensor.device(), generator));
+  return out;
+}
+at::Tensor& RandpermOut(c10::SymInt n, at::Tensor& out) {
+  return RandpermGeneratorOut(std::move(n), {}, out);
 }
 
 // The category whose probability divided by an exponential number is largest is a sample; with
@@ -374,12 +360,15 @@ XLA_OPS(m) {
   m.impl("geometric_", TORCH_FN(GeometricInPlace));
   m.impl("bernoulli_.float", TORCH_FN(BernoulliFloat));
   m.impl("bernoulli_.Tensor", TORCH_FN(BernoulliTensor));
+  m.impl("bernoulli", TORCH_FN(BernoulliSelf));
   m.impl("bernoulli.p", TORCH_FN(BernoulliP));
   m.impl("random_", TORCH_FN(RandomAll));
   m.impl("random_.from", TORCH_FN(RandomFrom));
   m.impl("random_.to", TORCH_FN(RandomTo));
   m.impl("randperm", TORCH_FN(Randperm));
   m.impl("randperm.generator", TORCH_FN(RandpermGenerator));
+  m.impl("randperm.out", TORCH_FN(RandpermOut));
+  m.impl("randperm.generator_out", TORCH_FN(RandpermGeneratorOut));
   m.impl("multinomial", TORCH_FN(Multinomial));
 }
 

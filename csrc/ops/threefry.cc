@@ -41,13 +41,10 @@ Words Counters(Builder& b, Value offset, int64_t n) {
   return {low, hlo::Add(FitTo(o.high, i), carry)};
 }
 
-}  // namespace
-
-RandomBits::RandomBits(Value seed, Value offset, int64_t n) {
+// The key is of the counters' dimensions or a pair of scalars.
+Words Threefry(const Words& k, Words x) {
   constexpr uint32_t kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   constexpr int kRounds = 13;
-  Words x = Counters(seed.builder(), offset, n);
-  Words k = Split(seed);
   Value parity = hlo::Xor(hlo::Xor(k.low, k.high), Constant32(k.low, 0x1BD11BDA));
   const Value key[3] = {k.low, k.high, parity};
   x.low = hlo::Add(x.low, FitTo(key[0], x.low));
@@ -61,8 +58,20 @@ RandomBits::RandomBits(Value seed, Value offset, int64_t n) {
     x.low = hlo::Add(x.low, FitTo(key[turn % 3], x.low));
     x.high = hlo::Add(x.high, FitTo(second, x.high));
   }
+  return x;
+}
+
+}  // namespace
+
+RandomBits::RandomBits(Value seed, Value offset, int64_t n) {
+  Words x = Threefry(Split(seed), Counters(seed.builder(), offset, n));
   low_ = x.low;
   high_ = x.high;
+}
+
+RandomBits RandomBits::Block(Value step) const {
+  Words x = Threefry({low_, high_}, {FitTo(step, low_), FullLike(low_, 0)});
+  return {x.low, x.high};
 }
 
 Value RandomBits::all() const {
@@ -93,6 +102,15 @@ Value RandomBits::OpenUniform(DType dtype) const {
   int bits = dtype == DType::kF64 ? 52 : 23;
   Value x = Below(dtype == DType::kF64 ? all() : low_, bits, dtype);
   return Plus(x, std::ldexp(1.0, -bits - 1));
+}
+
+Value RandomBits::OpenUniform(Value word, DType dtype) {
+  if (dtype == DType::kF64) {
+    Value x = hlo::ConvertTo(hlo::BitcastConvert(word, DType::kS32), dtype);
+    return Times(Plus(x, 0x1p31 + 0.5), 0x1p-32);
+  }
+  Value x = hlo::ConvertTo(hlo::ConvertTo(Shifted(word, 9), DType::kS32), dtype);
+  return Times(Plus(x, 0.5), 0x1p-23);
 }
 
 // float32: the inverse of the distribution function, by M. Giles' approximation of erfinv ("GPU

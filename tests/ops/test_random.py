@@ -217,6 +217,248 @@ def test_normal_of_tensors():
         torch.testing.assert_close(x.std(0).cpu(), torch.tensor(s).float(), rtol=0.02, atol=0)
 
 
+# ---- By rejection.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("alpha", [0.3, 0.99, 1.0, 1.5, 12.0, 150.0])
+def test_gamma(alpha, dtype):
+    torch.manual_seed(3)
+    x = torch._standard_gamma(torch.full((N // 100, 100), alpha, dtype=dtype, device=DEVICE))
+    assert x.dtype == dtype and x.shape == (N // 100, 100)
+    x = x.cpu().double().flatten().sort().values
+    p = torch.special.gammainc(torch.tensor(alpha, dtype=torch.float64), x)
+    assert (p - torch.arange(1, N + 1) / N).abs().max() < 2.23 / math.sqrt(N)
+
+
+@pytest.mark.parametrize("alpha", [1e4, 1e8])
+def test_gamma_of_large_parameters(alpha):
+    torch.manual_seed(3)
+    x = torch._standard_gamma(torch.full((N,), alpha, device=DEVICE)).cpu().double()
+    z = (x - alpha) / math.sqrt(alpha)
+    assert abs(z.mean()) < 0.02 and abs(z.var() - 1) < 0.03
+
+
+def test_gamma_at_the_edges():
+    alpha = torch.tensor([0.0, -1, -3, torch.nan, 1e-30, torch.inf, 1e30])
+    tiny = torch.finfo(torch.float32).tiny
+    want = [tiny] * 5 + [torch.inf, 1e30]
+    assert_close = torch.testing.assert_close
+    assert_close(torch._standard_gamma(alpha.to(DEVICE)).cpu(), torch.tensor(want))
+    assert torch._standard_gamma(torch.empty(0, 3, device=DEVICE)).shape == (0, 3)
+
+
+def chi_square_fits(x, log_pmf):
+    """Integers x of probabilities exp(log_pmf(k)): exceeded once in ten thousand."""
+    x = x.cpu().double()
+    low, high = int(x.min()), int(x.max())
+    k = torch.arange(low, high + 1, dtype=torch.float64)
+    counts = torch.bincount((x - low).long(), minlength=len(k)).double()
+    expected = x.numel() * log_pmf(k).exp()
+    usual = expected > 10
+    rest = x.numel() - expected[usual].sum()
+    if rest > 10:
+        counts = torch.cat([counts[usual], counts[~usual].sum()[None]])
+        expected = torch.cat([expected[usual], rest[None]])
+    else:
+        counts, expected = counts[usual], expected[usual]
+    freedom = len(expected) - 1
+    chi2 = ((counts - expected) ** 2 / expected).sum()
+    # Wilson and Hilferty
+    return chi2 < freedom * (1 - 2 / (9 * freedom) + 3.72 * math.sqrt(2 / (9 * freedom))) ** 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rate", [0.1, 3.0, 9.99, 10.0, 57.25, 1000.0])
+def test_poisson(rate, dtype):
+    torch.manual_seed(3)
+    x = torch.poisson(torch.full((N,), rate, dtype=dtype, device=DEVICE))
+    assert x.dtype == dtype
+    rate = torch.tensor(rate, dtype=dtype).double()
+    assert chi_square_fits(x, lambda k: k * rate.log() - rate - torch.lgamma(k + 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_poisson(dtype):
+    torch.manual_seed(3)
+    x = torch.poisson(torch.full((N,), 4.0, dtype=dtype, device=DEVICE))
+    assert x.dtype == dtype
+    assert chi_square_fits(x, lambda k: k * math.log(4) - 4 - torch.lgamma(k + 1))
+
+
+@pytest.mark.parametrize("rate", [2e6, 1e12])
+def test_poisson_of_large_rates(rate):
+    torch.manual_seed(3)
+    x = torch.poisson(torch.full((N,), rate, dtype=torch.float64, device=DEVICE)).cpu()
+    assert torch.equal(x, x.round())
+    z = (x - rate) / math.sqrt(rate)
+    assert abs(z.mean()) < 0.02 and abs(z.var() - 1) < 0.03
+
+
+def test_poisson_at_the_edges():
+    rate = torch.tensor([0.0, -1, torch.nan, torch.inf, 1e30], device=DEVICE)
+    want = torch.tensor([0.0, torch.nan, torch.nan, torch.inf, 1e30])
+    torch.testing.assert_close(torch.poisson(rate).cpu(), want, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("n", "p"),
+    [(1, 0.5), (10, 0.25), (100, 0.05), (21, 0.5), (100, 0.5), (100, 0.95), (10_000, 0.75)],
+)
+def test_binomial(n, p, dtype):
+    torch.manual_seed(3)
+    count = torch.full((N, 1), float(n), dtype=dtype, device=DEVICE)
+    x = torch.binomial(count, torch.tensor([p], dtype=dtype, device=DEVICE))
+    assert x.dtype == dtype and x.shape == (N, 1)
+    p = torch.tensor(p, dtype=dtype).double()
+
+    def log_pmf(k):
+        ways = math.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)
+        return ways + k * p.log() + (n - k) * (1 - p).log()
+
+    assert chi_square_fits(x.flatten(), log_pmf)
+
+
+def test_binomial_of_large_counts():
+    torch.manual_seed(3)
+    for n, p in ((10**9, 0.3), (10**9, 1e-9)):
+        count = torch.full((N,), n, dtype=torch.float64, device=DEVICE)
+        x = torch.binomial(count, torch.full_like(count, p)).cpu()
+        z = (x - n * p) / math.sqrt(n * p * (1 - p))
+        assert abs(z.mean()) < 0.02 and abs(z.var() - 1) < 0.03
+
+
+def test_binomial_at_the_edges():
+    nan = torch.nan
+    count = torch.tensor([0.0, -1, 5, 5, 5, 5.5, 10, 1e6])
+    prob = torch.tensor([0.5, 0.5, 0, 1, 2, -1, nan, nan])
+    check(torch.binomial, count, prob, grad=False)
+    got = torch.binomial(
+        torch.tensor([nan, torch.inf], device=DEVICE), torch.full((2,), 0.5).to(DEVICE)
+    )
+    assert got.isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("alpha", [[1.0, 2, 3], [0.01, 0.02, 0.5], [1e-4, 1e-4, 1e-4], [1e5, 1, 1]])
+def test_dirichlet(alpha, dtype):
+    torch.manual_seed(3)
+    alpha = torch.tensor(alpha, dtype=dtype)
+    x = torch._sample_dirichlet(alpha.to(DEVICE).expand(N, 3)).cpu().double()
+    torch.testing.assert_close(x.sum(1), torch.ones(N).double(), rtol=0, atol=1e-5)
+    total = alpha.double().sum()
+    mean = alpha.double() / total
+    var = mean * (1 - mean) / (total + 1)
+    assert ((x.mean(0) - mean).abs() < 5 * (var / N).sqrt() + 1e-7).all()
+    # A share that is almost always 0 has few samples that count.
+    assert ((x.var(0) / var - 1).abs() < 0.1).all()
+
+
+def test_dirichlet_at_the_edges():
+    for alpha in (torch.zeros(3), torch.tensor(1.0), torch.tensor([1.0, 0]), torch.ones(2, 1)):
+        check(torch._sample_dirichlet, alpha, grad=False)
+    assert torch._sample_dirichlet(torch.empty(3, 0, device=DEVICE)).shape == (3, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gamma_gradient(dtype):
+    alpha = torch.logspace(-4, 6, 60, dtype=dtype)[:, None]
+    x = alpha * torch.cat([torch.logspace(-3, 2, 40), torch.linspace(0.85, 1.15, 40)]).to(dtype)
+    alpha = alpha.expand_as(x)
+    want = torch._standard_gamma_grad(alpha, x)
+    usual = want != 0  # PyTorch's 0 where its powers under- or overflow
+    check(lambda a, x: torch._standard_gamma_grad(a, x), alpha[usual], x[usual], grad=False)
+
+
+def test_dirichlet_gradient():
+    g = torch.Generator().manual_seed(0)
+    u = torch.rand(3, 20_000, dtype=torch.float64, generator=g)
+    alpha, beta = 10 ** (u[0] * 5 - 2), 10 ** (u[1] * 5 - 2)
+    x = torch.cat([u[2, :10_000], (alpha / (alpha + beta))[10_000:]]).clamp(1e-6, 1 - 1e-6)
+    check(torch._dirichlet_grad, x, alpha, alpha + beta, grad=False, rtol=1e-6)
+
+
+def test_distributions_stay_on_the_device():
+    """Every distribution of torch.distributions that draws with these operators."""
+    d = torch.distributions
+    before = host_runs()
+    a = torch.tensor([0.5, 1.5, 4.0], device=DEVICE, requires_grad=True)
+    g = a.detach() + 2
+    for dist in (
+        d.Gamma(a, 2.0 * g),
+        d.Beta(a, g),
+        d.Dirichlet(a),
+        d.Chi2(a),
+        d.StudentT(a),
+        d.FisherSnedecor(a, g),
+        d.InverseGamma(a, g),
+    ):
+        x = dist.rsample((5,))
+        assert x.shape[0] == 5 and x.isfinite().all()
+        (grad,) = torch.autograd.grad(x.sum(), a)
+        assert grad is not None and grad.isfinite().all(), dist
+    for dist in (
+        d.Poisson(g),
+        d.Binomial(10, g / 10),
+        d.NegativeBinomial(g, g / 10),
+        d.LKJCholesky(3, torch.tensor(1.0, device=DEVICE)),
+        d.VonMises(g, g),
+        d.Multinomial(10, g),
+    ):
+        assert dist.sample((5,)).isfinite().all()
+    assert host_runs() == before
+
+
+def test_rejection_is_reproducible():
+    def draw(shape):
+        torch.manual_seed(11)
+        a = torch.full(shape, 3.0, device=DEVICE)
+        parts = [
+            torch._standard_gamma(a),
+            torch.poisson(a),
+            torch.poisson(a * 9),
+            torch.rand_like(a),
+        ]
+        parts += [torch.binomial(a * 9, a / 9), torch._standard_gamma(a / 9)]
+        return torch.stack([p.flatten() for p in parts]).cpu()
+
+    assert torch.equal(draw((6,)), draw((2, 3)))
+    assert len(draw((6,))[0].unique()) == 6
+    g, h = generator(5), generator(5)
+    a = torch.full((4,), 3.0, device=DEVICE)
+    x = torch._standard_gamma(a, generator=g)
+    assert torch.equal(x, torch._standard_gamma(a, generator=h))
+    assert not torch.equal(x, torch._standard_gamma(a, generator=h))
+    # An element's number depends on its own parameter alone.
+    b = torch.tensor([3.0, 0.1, 3.0, 400.0], device=DEVICE)
+    y = torch._standard_gamma(b, generator=generator(5))
+    assert torch.equal(x[::2], y[::2]) and not torch.equal(x[1::2], y[1::2])
+
+
+# ---- out=
+
+
+def test_out():
+    before = host_runs()
+    p = torch.full((50,), 0.5, device=DEVICE)
+    x = torch.bernoulli(p, out=torch.empty(50, device=DEVICE))
+    assert set(x.tolist()) == {0, 1}
+    y = torch.empty(0, device=DEVICE, dtype=torch.int32)
+    assert (
+        torch.randperm(9, out=y).sort().values.tolist()
+        == list(range(9))
+        == y.sort().values.tolist()
+    )
+    for args in ((p, p), (p, 2.0), (1.0, p), (1.0, 2.0, (50,))):
+        out = torch.empty(50, device=DEVICE)
+        assert torch.normal(*args, out=out) is out and len(set(out.tolist())) > 40
+    torch.multinomial(p, 3, out=torch.empty(3, dtype=torch.int64, device=DEVICE))
+    torch.rand(5, out=torch.empty(5, device=DEVICE))
+    torch_xla.sync()
+    assert host_runs() == before
+
+
 # ---- Streams.
 
 
@@ -319,6 +561,20 @@ ERRORS = {
     "multinomial_many": lambda x: torch.multinomial(x, 9),
     "multinomial_none": lambda x: torch.multinomial(x, 0),
     "dropout": lambda x: F.dropout(x, 1.5),
+    "poisson_int": lambda x: torch.poisson(x.long()),
+    "gamma_half": lambda x: torch._standard_gamma(x.half()),
+    "dirichlet_int": lambda x: torch._sample_dirichlet(x.long()),
+    "binomial_int": lambda x: torch.binomial(x.long(), x),
+    "binomial_half": lambda x: torch.binomial(x.half(), x.half()),
+    "binomial_mixed": lambda x: torch.binomial(x, x.double()),
+    "binomial_shapes": lambda x: torch.binomial(x, x[:, :2]),
+    "gamma_grad": lambda x: torch._standard_gamma_grad(x, x.double()),
+    "dirichlet_grad": lambda x: torch._dirichlet_grad(x.half(), x.half(), x.half()),
+    "randperm_half": lambda x: torch.randperm(2050, dtype=torch.half, device=x.device),
+    "randperm_int8": lambda x: torch.randperm(129, dtype=torch.int8, device=x.device),
+    "randperm_bool": lambda x: torch.randperm(2, dtype=torch.bool, device=x.device),
+    "bernoulli_complex": lambda x: torch.bernoulli(x.to(torch.complex64)),
+    "bernoulli_int": lambda x: x.bernoulli_(x.long()),
 }
 
 
