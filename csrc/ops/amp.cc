@@ -77,8 +77,8 @@ at::Tensor& UpdateScaleInPlace(at::Tensor& scale, at::Tensor& tracker, const at:
   CheckOneElement(found_inf, "found_inf", at::kFloat);
   record::Recording r(Kernel::Op());
   Kernel::Code::Encode(r, scale, tracker, found_inf, growth, backoff, interval);
-  Ref<ir::Node> node = r.Finish(Kernel::Code::Infer<UpdateScale>(r, scale, tracker, found_inf,
-                                                                 growth, backoff, interval));
+  Ref<ir::Node> node = r.Finish(
+      Kernel::Code::Infer<UpdateScale>(r, scale, tracker, found_inf, growth, backoff, interval));
   record::WriteInPlace(scale, {node, 0});
   record::WriteInPlace(tracker, {node, 1});
   return scale;
