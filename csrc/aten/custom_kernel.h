@@ -23,9 +23,9 @@ class CustomKernel {
   // kInvalidArgument, naming the operator, when it does not, or when the plugin refuses it.
   static const CustomKernel& StableHlo(const std::string& op, const std::string& module,
                                        std::vector<Shape> results);
-  // `target`: of a handler that RegisterFfiHandler has taken. It gets the tensors, then the
+  // `handler`: one that RegisterFfiHandler has taken. It gets the tensors, then the
   // results, all dense and row-major, and the attributes.
-  static const CustomKernel& Ffi(const std::string& op, const std::string& target,
+  static const CustomKernel& Ffi(const std::string& op, const std::string& handler,
                                  hlo::Attrs attributes, std::vector<Shape> results);
 
   std::vector<at::Tensor> Record(at::TensorList tensors) const;
@@ -38,7 +38,7 @@ class CustomKernel {
   void CheckSignature();
 
   const ir::OpDef* op_ = nullptr;
-  std::string text_;  // the module, or the target
+  std::string text_;  // the module, or the handler's name
   bool ffi_ = false;
   hlo::Attrs attributes_;
   std::vector<Shape> parameters_;  // of a module's @main
@@ -46,7 +46,10 @@ class CustomKernel {
   Hash hash_;
 };
 
-// An XLA_FFI_Handler* for the plugin. Throws kUnimplemented where it takes none.
-void RegisterFfiHandler(const std::string& target, void* handler);
+// A handler (XLA_FFI_Handler*) under a name of ours. Throws kUnimplemented where the plugin takes
+// none, kAlreadyExists when another one has the name, and kFailedPrecondition when it speaks a
+// version of the interface that we do not. The plugin itself takes handlers of its own version
+// alone: it sees one of ours, which calls the user's.
+void RegisterFfiHandler(const std::string& name, void* handler);
 
 }  // namespace torch_xla
