@@ -28,6 +28,7 @@ from ._src.version import __version__  # noqa: E402
 _setup.run()
 
 if TYPE_CHECKING:
+    from . import amp as amp
     from . import backends as backends
     from . import core as core
     from . import debug as debug
@@ -50,6 +51,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "amp": ".amp",
     "backends": ".backends",
     "core": ".core",
     "debug": ".debug",

@@ -20,6 +20,7 @@
 #include <ATen/ops/atan2.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bilinear.h>
+#include <ATen/ops/binary_cross_entropy.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cdist.h>
@@ -76,6 +77,7 @@
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/nll_loss.h>
 #include <ATen/ops/nll_loss2d.h>
+#include <ATen/ops/norm.h>
 #include <ATen/ops/nuclear_norm.h>
 #include <ATen/ops/pdist.h>
 #include <ATen/ops/poisson_nll_loss.h>
@@ -121,12 +123,31 @@ TORCH_LIBRARY_IMPL(_, AutocastXLA, m) { m.fallback(torch::CppFunction::makeFallt
 #define XLA_FP32(...) KERNEL(kXla, __VA_ARGS__, fp32)
 #define XLA_OPT_DTYPE(...) KERNEL(kXla, __VA_ARGS__, fp32_set_opt_dtype)
 #define XLA_PROMOTE(...) KERNEL(kXla, __VA_ARGS__, promote)
+#define XLA_REDISPATCH(...) KERNEL_DIFFERENT_REDISPATCH_SIGNATURE(kXla, __VA_ARGS__)
+
+// In float32, as on the CPU; refused in float16 as on CUDA, whose gradient overflows.
+Tensor BinaryCrossEntropy(const Tensor& input, const Tensor& target,
+                          const std::optional<Tensor>& weight, int64_t reduction) {
+  TORCH_CHECK(
+      get_autocast_dtype(kXla) != kHalf,
+      "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+      "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+      "In this case, combine the two layers using torch.nn.functional."
+      "binary_cross_entropy_with_logits\nor torch.nn.BCEWithLogitsLoss.  "
+      "binary_cross_entropy_with_logits and BCEWithLogits are\nsafe to autocast.");
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(DispatchKey::AutocastXLA);
+  return at::binary_cross_entropy(cached_cast(kFloat, input, kXla),
+                                  cached_cast(kFloat, target, kXla),
+                                  cached_cast(kFloat, weight, kXla), reduction);
+}
 
 TORCH_LIBRARY_IMPL(aten, AutocastXLA, m) {
   AT_FORALL_LOWER_PRECISION_FP(XLA_LOWER)
   AT_FORALL_FP32(XLA_FP32)
   AT_FORALL_FP32_SET_OPT_DTYPE(XLA_OPT_DTYPE)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(XLA_REDISPATCH)
   AT_FORALL_PROMOTE(XLA_PROMOTE)
+  m.impl("binary_cross_entropy", TORCH_FN(BinaryCrossEntropy));
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ PYBIND11_MODULE(_XLAC, m) {
   InitTensor(m);
   InitMetrics(m);
   InitDist(m);
+  InitCustomKernel(m);
 }
 
 }  // namespace torch_xla::bindings

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "hlo/embed.h"
 #include "hlo/text.h"
 
 namespace torch_xla::hlo {
@@ -93,6 +94,12 @@ void Builder::CheckUsable(std::string_view op, const Value& v) const {
             "] an operand was built inside a region that has ended");
 }
 
+void Builder::AppendOperation(std::string_view op) {
+  text_ += op.find('.') == op.npos ? "\"stablehlo." : "\"";
+  text_ += op;
+  text_ += '"';
+}
+
 void Builder::AppendOperands(std::string_view op, std::span<const Value> operands) {
   text_ += '(';
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -133,9 +140,8 @@ Value Builder::Emit(std::string_view op, std::span<const Value> operands,
     Value out = NewValue(result);
     text_ += "  ";
     AppendName(out.id_);
-    text_ += " = \"stablehlo.";
-    text_ += op;
-    text_ += '"';
+    text_ += " = ";
+    AppendOperation(op);
     AppendOperands(op, operands);
     if (!properties.empty()) {
       text_ += " <{";
@@ -174,9 +180,7 @@ std::vector<Value> Builder::Emit(std::string_view op, std::span<const Value> ope
     AppendName(out.back().id_);
   }
   if (!results.empty()) text_ += " = ";
-  text_ += "\"stablehlo.";
-  text_ += op;
-  text_ += '"';
+  AppendOperation(op);
   AppendOperands(op, operands);
   if (!properties.empty()) {
     text_ += " <{";
@@ -262,6 +266,17 @@ Value Builder::EmitConstant(const Shape& shape, std::string_view literal) {
   return out;
 }
 
+std::string Builder::AddModule(std::string_view module) {
+  auto [it, is_new] = modules_.try_emplace(std::string(module));
+  if (is_new) {
+    it->second = StrCat('u', modules_.size() - 1, '_');
+    Embedded embedded = Embed(module, it->second);
+    aliases_ += embedded.aliases;
+    functions_ += embedded.functions;
+  }
+  return it->second;
+}
+
 std::string Builder::Finish(std::initializer_list<Value> outputs) {
   return Finish(std::span<const Value>(outputs.begin(), outputs.size()));
 }
@@ -273,6 +288,7 @@ std::string Builder::Finish(std::span<const Value> outputs) {
   body.swap(text_);  // so that the helpers write the head and the tail
   text_.reserve(body.size() + location_table_.size() + 256 + 64 * parameters_.size());
   text_ += location_table_;
+  text_ += aliases_;
   text_ += "module @";
   AppendQuoted(text_, name_);
   text_ += " {\nfunc.func public @main(";
@@ -299,7 +315,9 @@ std::string Builder::Finish(std::span<const Value> outputs) {
   AppendOperands("return", outputs);
   text_ += " : ";
   AppendTypes(text_, *this, outputs);
-  text_ += " -> ()\n}\n}\n";
+  text_ += " -> ()\n}\n";
+  text_ += functions_;
+  text_ += "}\n";
   std::string module = std::move(text_);
   text_ = std::move(body);
   return module;

@@ -101,7 +101,11 @@ class Builder {
   int64_t num_operations() const { return num_operations_; }
   Precision precision() const { return precision_; }
 
-  // ---- For the families: operations are given by their name without "stablehlo.", and their
+  // The functions of a user's module (embed.h) become part of this one, once: with which prefix.
+  std::string AddModule(std::string_view module);
+
+  // ---- For the families: operations are given by their name without "stablehlo." (those of other
+  // dialects, which have a dot, by all of it), and their
   // properties as text without the braces ("dimension = 0 : i64").
   Value Emit(std::string_view op, std::span<const Value> operands, std::string_view properties,
              const Shape& result);
@@ -131,6 +135,7 @@ class Builder {
 
   Value NewValue(Type type, int32_t parameter = -1);
   void AppendName(int32_t id);
+  void AppendOperation(std::string_view op);
   void AppendOperands(std::string_view op, std::span<const Value> operands);
   void AppendLocation();
   void CheckUsable(std::string_view op, const Value& v) const;
@@ -144,6 +149,8 @@ class Builder {
   int32_t next_scope_ = 1;
   int64_t num_operations_ = 0;
   std::unordered_map<std::string, int32_t> scalars_;
+  std::unordered_map<std::string, std::string> modules_;  // of users: text to prefix
+  std::string aliases_, functions_;                       // of these
   std::unordered_map<std::string, int> location_numbers_;
   std::string location_table_;
   int location_ = -1;  // number in the table, -1: none

@@ -87,7 +87,17 @@ struct AppendAttr {
     }
     out += '>';
   }
+  void operator()(const std::vector<double>& v) const {
+    out += "array<f64";
+    for (size_t i = 0; i < v.size(); ++i) {
+      out += i == 0 ? ": " : ", ";
+      AppendFloat(out, DType::kF64, v[i]);
+    }
+    out += '>';
+  }
 };
+
+}  // namespace
 
 std::string Dictionary(const Attrs& attrs) {
   std::string out = "{";
@@ -100,6 +110,8 @@ std::string Dictionary(const Attrs& attrs) {
   out += '}';
   return out;
 }
+
+namespace {
 
 // "[dense<[1, 0]> : tensor<2xindex>, ...]": FFI handlers read plain row-major buffers.
 std::string RowMajorLayouts(std::span<const Type> types) {

@@ -21,9 +21,11 @@ Value OptimizationBarrier(Value x);
 Value Token(Builder& b);
 
 // Attributes of an FFI handler. A std::vector is an array.
-using AttrValue =
-    std::variant<bool, int32_t, int64_t, float, double, std::string, std::vector<int64_t>>;
+using AttrValue = std::variant<bool, int32_t, int64_t, float, double, std::string,
+                               std::vector<int64_t>, std::vector<double>>;
 using Attrs = std::vector<std::pair<std::string, AttrValue>>;
+// As MLIR has them: {"n" = 1 : i64}.
+std::string Dictionary(const Attrs& attrs);
 
 struct CustomCallOptions {
   // Appends a token to the results (an FFI handler's xla::ffi::Token result).

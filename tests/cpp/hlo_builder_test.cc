@@ -8,6 +8,7 @@
 #include "hlo/constant.h"
 #include "hlo/control.h"
 #include "hlo/elementwise.h"
+#include "hlo/embed.h"
 #include "hlo/movement.h"
 #include "hlo/reduce.h"
 
@@ -241,6 +242,68 @@ TEST(Constant, Limits) {
   Builder b;
   EXPECT_EQ(ErrorOf([&] { MinValue(b, DType::kC64); }),
             "[stablehlo.constant] complex<f32> has no order");
+}
+
+// ---- Modules of users.
+
+TEST(Embed, RenamesWhatTheModuleDefines) {
+  Embedded e = Embed(R"(#map = affine_map<(d0) -> (d0)> // a comment @main {
+!t = tensor<2xf32>
+module @"a{" attributes {x.y = {z = "}"}} {
+  func.func public @main(%main: !t {a = #map, b = "@main"}) -> (!t) {
+    %0 = func.call @"f-1"(%main) : (!t) -> !t
+    %1 = stablehlo.custom_call @other(%0) {n = -1.5e-05 : f32, d = #stablehlo<x y>} : (!t) -> !t
+    return %1 : !t loc(#loc1)
+  }
+  func.func nested @"f-1"(%0: !t) -> !t { return %0 : !t }
+} loc(#loc1)
+#loc1 = loc("m.py":1:1)
+)",
+                     "u0_");
+  EXPECT_EQ(e.aliases, R"(#u0_map = affine_map<(d0) -> (d0)>
+
+!u0_t = tensor<2xf32>
+
+#u0_loc1 = loc("m.py":1:1)
+)");
+  EXPECT_EQ(e.functions, R"(
+  func.func private @"u0_main"(%main: !u0_t {a = #u0_map, b = "@main"}) -> (!u0_t) {
+    %0 = func.call @"u0_f-1"(%main) : (!u0_t) -> !u0_t
+    %1 = stablehlo.custom_call @other(%0) {n = -1.5e-05 : f32, d = #stablehlo<x y>} : (!u0_t) -> !u0_t
+    return %1 : !u0_t loc(#u0_loc1)
+  }
+  func.func private @"u0_f-1"(%0: !u0_t) -> !u0_t { return %0 : !u0_t }
+)");
+}
+
+TEST(Embed, IsWrittenOncePerText) {
+  const std::string square =
+      "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
+      "  %0 = stablehlo.multiply %x, %x : tensor<2xf32>\n  return %0 : tensor<2xf32>\n}\n";
+  const std::string negate =
+      "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n"
+      "  %0 = stablehlo.negate %x : tensor<2xf32>\n  return %0 : tensor<2xf32>\n}\n";
+  Builder b;
+  const Shape f2{DType::kF32, {2}};
+  Value x = b.Parameter(f2);
+  for (const std::string& text : {square, negate, square}) {
+    x = CallModule(b, text, std::span(&x, 1), std::span(&f2, 1)).at(0);
+  }
+  const std::string module = b.Finish({x});
+  auto count = [&](std::string_view what) {
+    int n = 0;
+    for (size_t at = module.find(what); at != module.npos; at = module.find(what, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("func.func private"), 2) << module;
+  EXPECT_EQ(count("callee = @\"u0_main\""), 2) << module;
+  EXPECT_EQ(count("callee = @\"u1_main\""), 1) << module;
+}
+
+TEST(Embed, RefusesBrackets) {
+  for (const char* text : {"module {", "module", "module { func.func @main() \"", "module {("}) {
+    EXPECT_NE(ErrorOf([&] { Embed(text, "u0_"); }), "no error") << text;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,451 @@
+"""Operators of users: of PyTorch's own calls, of StableHLO text, and out of a shared library."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import torch_xla
+from torch_xla.debug import metrics
+from torch_xla.experimental.custom_kernel import ffi_op, stablehlo_op, tensor_type
+
+from .conftest import assert_same, compiles
+
+DEVICE = torch.device("xla:0")
+
+
+def host_runs():
+    return set(metrics.executed_fallback_ops()) - {"aten::_local_scalar_dense"}
+
+
+# --- made of ATen's
+
+
+@torch.library.custom_op("t_aten::scale_add", mutates_args=())
+def scale_add(x: Tensor, y: Tensor, factor: float = 2.0) -> Tensor:
+    return x * factor + y
+
+
+@scale_add.register_fake
+def _(x, y, factor=2.0):
+    return torch.empty_like(x)
+
+
+scale_add.register_autograd(
+    lambda ctx, g: (g * ctx.factor, g, None),
+    setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[2]),
+)
+
+
+@torch.library.custom_op("t_aten::add_into", mutates_args={"x"}, device_types="xla")
+def add_into(x: Tensor, y: Tensor) -> None:
+    x.add_(y)
+
+
+def test_custom_op():
+    x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    dx, dy = (t.detach().to(DEVICE).requires_grad_() for t in (x, y))
+    for scale in (2.0, 3.0):
+        want, got = scale_add(x, y, scale), scale_add(dx, dy, scale)
+        assert_same(got, want)
+        want.sin().sum().backward()
+        got.sin().sum().backward()
+    assert_same(dx.grad, x.grad)
+    assert_same(dy.grad, y.grad)
+    assert_same(torch.ops.t_aten.scale_add(dx, dy), x * 2 + y)
+
+
+def test_custom_op_that_writes():
+    x = torch.zeros(2, 3, device=DEVICE)
+    view = x[1]
+    add_into(view, torch.ones(3, device=DEVICE))
+    assert_same(x, torch.tensor([[0.0] * 3, [1.0] * 3]))
+    with pytest.raises(RuntimeError, match="t_aten::add_into"):
+        add_into(torch.zeros(3), torch.ones(3))
+
+
+def test_fake_implementations():
+    x = torch.empty(2, 3, device="meta")
+    for op in (lambda t: scale_add(t, t), cube, torch.ops.t_hlo.cube):
+        assert op(x).shape == x.shape
+        with torch._subclasses.FakeTensorMode():
+            fake = op(torch.empty(2, 3, device="cpu"))
+            assert fake.shape == x.shape
+
+
+@pytest.mark.parametrize("key", ["XLA", "CompositeExplicitAutograd", "CompositeImplicitAutograd"])
+def test_library_impl(key):
+    with torch.library._scoped_library(f"t_{key}", "DEF") as library:
+        library.define("pair(Tensor x, int n) -> (Tensor, Tensor)")
+        library.define("double_(Tensor(a!) x) -> Tensor(a!)")
+        library.impl("pair", lambda x, n: (x + n, x * n), key)
+        library.impl("double_", lambda x: x.mul_(2), key)
+        ops = getattr(torch.ops, f"t_{key}")
+        x = torch.arange(3.0, device=DEVICE)
+        a, b = ops.pair(x, 3)
+        assert_same(a, torch.arange(3.0) + 3)
+        assert_same(b, torch.arange(3.0) * 3)
+        assert ops.double_(x) is x
+        assert_same(x, torch.arange(3.0) * 2)
+
+
+def test_a_kernel_for_the_cpu_alone_runs_there():
+    with torch.library._scoped_library("t_cpu", "DEF") as library:
+        library.define("f(Tensor x) -> Tensor")
+        library.impl("f", lambda x: torch.from_numpy(np.flip(x.numpy()).copy()), "CPU")
+        assert_same(torch.ops.t_cpu.f(torch.arange(3.0, device=DEVICE)), torch.tensor([2.0, 1, 0]))
+        assert metrics.counter_value("t_cpu::f") == 1
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, power):
+        ctx.save_for_backward(x)
+        ctx.power = power
+        ctx.mark_non_differentiable(mask := x > 0)
+        return x**power, mask
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        (x,) = ctx.saved_tensors
+        return grad * ctx.power * x ** (ctx.power - 1), None
+
+
+def test_autograd_function():
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    d = x.detach().to(DEVICE).requires_grad_()
+    for t in (x, d):
+        out, mask = Cube.apply(t, 3)
+        assert not mask.requires_grad
+        (grad,) = torch.autograd.grad(out.sum(), t, create_graph=True)
+        grad.square().sum().backward()
+    assert_same(d.grad, x.grad)
+
+
+# --- StableHLO
+
+
+def _same(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def cube_text(x):
+    t = tensor_type(x)
+    return f"""
+    // @main calls another function. "quotes" {{
+    module @cube attributes {{mhlo.num_replicas = 1 : i32}} {{
+      func.func public @main(%x: {t}) -> ({t} {{jax.result_info = "@main"}}) {{
+        %0 = call @square(%x) : ({t}) -> {t} loc(#where)
+        %1 = stablehlo.multiply %0, %x : {t}
+        return %1 : {t}
+      }}
+      func.func private @square(%x: {t}) -> {t} {{
+        %0 = stablehlo.multiply %x, %x : {t}  // @square
+        return %0 : {t}
+      }}
+    }}
+    #where = loc("cube.mlir":1:2)
+    """
+
+
+cube = stablehlo_op("t_hlo::cube", cube_text, shapes=_same)
+cube.register_autograd(
+    lambda ctx, g: g * 3 * ctx.saved_tensors[0] ** 2,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+cube.register_kernel("cpu")(lambda x: x**3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.complex64])
+@pytest.mark.parametrize("shape", [(), (0, 2), (2, 3)])
+def test_stablehlo(shape, dtype):
+    x = (
+        torch.arange(6).resize_(shape).to(dtype)
+        if shape != (0, 2)
+        else torch.ones(0, 2, dtype=dtype)
+    )
+    assert_same(cube(x.to(DEVICE)), x**3)
+    assert_same(
+        torch.ops.t_hlo.cube(x.to(DEVICE).t() if x.dim() == 2 else x.to(DEVICE)),
+        x.t() ** 3 if x.dim() == 2 else x**3,
+    )
+    assert_same(cube(x), x**3)
+
+
+def test_stablehlo_in_a_larger_program():
+    x = torch.randn(3, 4)
+    d = x.to(DEVICE).requires_grad_()
+    before = host_runs()
+    # Twice with one shape, once with another.
+    y = cube(d.sin()) + cube(d) + cube(d.t()).t() + cube(d[:2]).sum()
+    text = torch_xla._XLAC._xla_dump_graph(0, [y], True)
+    assert text.count("func.func private") == 6
+    y.sum().backward()
+    torch_xla.sync()
+    e = x.clone().requires_grad_()
+    want = e.sin() ** 3 + 2 * e**3 + (e[:2] ** 3).sum()
+    want.sum().backward()
+    assert_same(y, want)
+    assert_same(d.grad, e.grad)
+    assert host_runs() == before
+
+
+def test_same_shapes_compile_once():
+    def run():
+        y = cube(torch.randn(5).to(DEVICE)).sum()
+        torch_xla.sync(wait=True)
+        return y
+
+    run()
+    before = compiles()
+    run()
+    assert compiles() == before
+
+
+def affine_text(x, scale, shift, negate):
+    t = tensor_type(x)
+    sign = "negate" if negate else "abs"
+    return f"""
+    func.func @main(%x: {t}) -> ({t}, {t}) {{
+      %a = stablehlo.constant dense<{float(scale)}> : {t}
+      %b = stablehlo.constant dense<{float(shift)}> : {t}
+      %0 = stablehlo.multiply %x, %a : {t}
+      %1 = stablehlo.add %0, %b : {t}
+      %2 = stablehlo.{sign} %1 : {t}
+      func.return %1, %2 : {t}, {t}
+    }}"""
+
+
+def _affine(x: Tensor, scale: float, shift: int = 1, negate: bool = False) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), torch.empty_like(x)
+
+
+def test_numbers_are_part_of_the_program():
+    affine = stablehlo_op("t_hlo::affine", affine_text, shapes=_affine)
+    x = torch.randn(3)
+    d = x.to(DEVICE)
+    for scale, shift, negate in [(2.0, 1, False), (2.0, 1, True), (3.0, 1, True), (3.0, 0, True)]:
+        a, b = affine(d, scale, shift, negate=negate)
+        assert_same(a, x * scale + shift)
+        assert_same(b, -(x * scale + shift) if negate else (x * scale + shift).abs())
+    assert_same(torch.ops.t_hlo.affine(d, 4.0)[0], x * 4 + 1)
+
+
+def test_lists_and_optional_tensors():
+    def shapes(xs: list[Tensor], bias: Tensor | None) -> list[Tensor]:
+        return [torch.empty_like(x) for x in xs]
+
+    def text(xs, bias):
+        types = [tensor_type(x) for x in xs]
+        names = [f"%x{i}: {t}" for i, t in enumerate(types)]
+        lines = [f"%y{i} = stablehlo.negate %x{i} : {t}" for i, t in enumerate(types)]
+        if bias is not None:
+            names.append(f"%b: {tensor_type(bias)}")
+            lines += [f"%z{i} = stablehlo.add %y{i}, %b : {t}" for i, t in enumerate(types)]
+        letter = "y" if bias is None else "z"
+        results = ", ".join(f"%{letter}{i}" for i in range(len(xs)))
+        all_types = ", ".join(types)
+        return (
+            f"func.func @main({', '.join(names)}) -> ({all_types}) {{\n"
+            + "\n".join(lines)
+            + f"\nreturn {results} : {all_types}\n}}"
+        )
+
+    op = stablehlo_op("t_hlo::negate_all", text, shapes=shapes)
+    xs = [torch.randn(3), torch.randn(3)]
+    on_device = [x.to(DEVICE) for x in xs]
+    for got, x in zip(op(on_device, None), xs, strict=True):
+        assert_same(got, -x)
+    for got, x in zip(op(on_device, torch.ones(3, device=DEVICE)), xs, strict=True):
+        assert_same(got, 1 - x)
+
+
+FIXED = """
+func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
+  %0 = stablehlo.{} %x : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}}
+"""
+
+
+def test_texts_are_told_apart():
+    sine = stablehlo_op("t_hlo::sine", FIXED.format("sine"), shapes=_same)
+    cosine = stablehlo_op("t_hlo::cosine", FIXED.format("cosine"), shapes=_same)
+    x = torch.randn(2)
+    assert_same(sine(x.to(DEVICE)), x.sin())
+    assert_same(cosine(x.to(DEVICE)), x.cos())
+    # Redefined, as in a notebook: the same name and shapes, another text.
+    sine = stablehlo_op("t_hlo::sine", FIXED.format("tanh"), shapes=_same)
+    assert_same(sine(x.to(DEVICE)), x.tanh())
+
+
+def test_wrong_texts_raise_at_the_call():
+    x = torch.randn(2, device=DEVICE)
+    fixed = stablehlo_op("t_hlo::fixed", FIXED.format("sine"), shapes=_same)
+    with pytest.raises(ValueError, match=r"t_hlo::fixed.*tensor<2xf32>.*tensor<3xf32>"):
+        fixed(torch.randn(3, device=DEVICE))
+    with pytest.raises(ValueError, match=r"t_hlo::fixed.*tensor<2xf32>.*tensor<2xf64>"):
+        fixed(x.double())
+
+    def sums(x: Tensor) -> Tensor:
+        return x.new_empty(())
+
+    declared = stablehlo_op("t_hlo::declared", FIXED.format("sine"), shapes=sums)
+    with pytest.raises(ValueError, match=r"t_hlo::declared.*\(tensor<2xf32>\).*\(tensor<f32>\)"):
+        declared(x)
+    for text, message in [
+        ("", "no function @main"),
+        ("module { func.func @other() { return } }", "no function @main"),
+        (FIXED.format("sign_of"), "sign_of"),
+        (FIXED.format("sine")[:-4], "expected"),
+        (
+            "func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> { return %x : tensor<?xf32> }",
+            "static",
+        ),
+    ]:
+        bad = stablehlo_op("t_hlo::bad", text, shapes=_same)
+        with pytest.raises(ValueError, match=r"t_hlo::bad[\s\S]*" + message):
+            bad(x)
+    with pytest.raises(RuntimeError, match="t_hlo::bad"):
+        bad(x.cpu())
+    assert_same(x + 0, x.cpu())  # nothing of it is left in the graph
+
+
+def test_the_readmes_example(capsys):
+    readme = Path(__file__).parents[2] / "README.md"
+    blocks = readme.read_text().split("```python\n")[1:]
+    (example,) = (b.split("```")[0] for b in blocks if "stablehlo_op(" in b)
+    exec(example, {})
+    assert capsys.readouterr().out == "tensor([3., 3.], device='xla:0')\n"
+
+
+def test_needs_a_schema():
+    with pytest.raises(ValueError, match="annotation"):
+        stablehlo_op("t_hlo::bare", "", shapes=lambda x: x)
+
+
+# --- FFI
+
+SOURCE = r"""
+#include <cmath>
+#include <string>
+#include "xla/ffi/api/ffi.h"
+namespace ffi = xla::ffi;
+
+ffi::Error Axpy(ffi::Buffer<ffi::F32> x, ffi::Buffer<ffi::F32> y, double alpha,
+                ffi::ResultBuffer<ffi::F32> out) {
+  if (alpha < 0) {
+    return ffi::Error(ffi::ErrorCode::kInvalidArgument,
+                      "alpha is " + std::to_string(static_cast<int>(alpha)));
+  }
+  for (size_t i = 0; i < x.element_count(); ++i) {
+    out->typed_data()[i] = static_cast<float>(alpha) * x.typed_data()[i] + y.typed_data()[i];
+  }
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(AxpyHandler, Axpy,
+                              ffi::Ffi::Bind()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Attr<double>("alpha")
+                                  .Ret<ffi::Buffer<ffi::F32>>());
+
+// The sum, and how many there are, as a text says.
+ffi::Error Stats(ffi::AnyBuffer x, std::string_view kind, bool square, int64_t shift, float extra,
+                 ffi::Span<const int64_t> dims, ffi::ResultBuffer<ffi::F64> sum,
+                 ffi::ResultBuffer<ffi::S64> count) {
+  double total = 0;
+  for (size_t i = 0; i < x.element_count(); ++i) {
+    double v = x.typed_data<float>()[i];
+    total += square ? v * v : v;
+  }
+  sum->typed_data()[0] = kind == "mean" ? total / x.element_count() : total;
+  sum->typed_data()[0] += extra;
+  count->typed_data()[0] = x.dimensions().size() * 1000 + dims.size() * 100 + shift;
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(StatsHandler, Stats,
+                              ffi::Ffi::Bind()
+                                  .Arg<ffi::AnyBuffer>()
+                                  .Attr<std::string_view>("kind")
+                                  .Attr<bool>("square")
+                                  .Attr<int64_t>("shift")
+                                  .Attr<float>("extra")
+                                  .Attr<ffi::Span<const int64_t>>("dims")
+                                  .Ret<ffi::Buffer<ffi::F64>>()
+                                  .Ret<ffi::Buffer<ffi::S64>>());
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Compiled against the headers that jaxlib brings."""
+    import jaxlib
+
+    folder = tmp_path_factory.mktemp("ffi")
+    source, library = folder / "handlers.cc", folder / "handlers.so"
+    source.write_text(SOURCE)
+    include = Path(jaxlib.__file__).parent / "include"
+    command = ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", f"-I{include}"]
+    subprocess.run([*command, str(source), "-o", str(library)], check=True, timeout=300)
+    return library
+
+
+def _axpy(x: Tensor, y: Tensor, alpha: float) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_ffi(library):
+    axpy = ffi_op("t_ffi::axpy", library=library, symbol="AxpyHandler", shapes=_axpy)
+    axpy.register_autograd(
+        lambda ctx, g: (g * ctx.alpha, g, None),
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "alpha", inputs[2]),
+    )
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    dx, dy = x.to(DEVICE).requires_grad_(), y.to(DEVICE)
+    before = host_runs()
+    out = axpy(dx.sin(), dy.t().contiguous().t(), 2.0) + axpy(dx, dy, 0.5)
+    out.sum().backward()
+    torch_xla.sync()
+    assert_same(out, x.sin() * 2 + y + x * 0.5 + y)
+    assert_same(dx.grad, 2 * x.cos() + 0.5)
+    assert_same(torch.ops.t_ffi.axpy(dx[1:], dy[1:], 1.0), x[1:] + y[1:])
+    assert host_runs() == before
+
+    # What the handler says is an error of the execution, and the next one is fine.
+    with pytest.raises(RuntimeError, match=r"alpha is -1[\s\S]*computing t_ffi::axpy"):
+        axpy(dx, dy, -1.0).cpu()
+    assert_same(axpy(dx, dy, 1.0), x + y)
+
+
+def test_ffi_attributes(library):
+    def shapes(
+        x: Tensor, kind: str, square: bool = False, shift: int = 0, dims: list[int] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return x.new_empty((), dtype=torch.float64), x.new_empty((), dtype=torch.int64)
+
+    stats = ffi_op(
+        "t_ffi::stats",
+        library=library,
+        symbol="StatsHandler",
+        shapes=shapes,
+        attributes={"extra": np.float32(0.5)},
+    )
+    x = torch.arange(6.0).view(2, 3)
+    d = x.to(DEVICE)
+    total, count = stats(d, "mean", dims=[1, 2, 3])
+    assert_same(total, torch.tensor(3.0, dtype=torch.float64))
+    assert_same(count, torch.tensor(2300))
+    total, count = stats(d, "sum", True, 7, dims=[4])
+    assert_same(total, torch.tensor(55.5, dtype=torch.float64))
+    assert_same(count, torch.tensor(2107))
+
+
+def test_ffi_that_is_not_there(library, tmp_path):
+    with pytest.raises(OSError, match=r"none\.so"):
+        ffi_op("t_ffi::none", library=tmp_path / "none.so", symbol="X", shapes=_axpy)
+    with pytest.raises(ValueError, match=r"t_ffi::none: .* has no symbol Missing"):
+        ffi_op("t_ffi::none", library=library, symbol="Missing", shapes=_axpy)
