@@ -31,8 +31,8 @@ struct Route {
   bool in_place = false;        // the mutated argument is also the functional's own first argument
 };
 
-// Some operators take no out= of another dtype. PyTorch's meta kernel of the form knows; where there
-// is none, or not for these arguments, a cast is right.
+// Some operators take no out= of another dtype. PyTorch's meta kernel of the form knows; where
+// there is none, or not for these arguments, a cast is right.
 void CheckDtypesByMeta(const OperatorHandle& op, const std::vector<c10::IValue>& args) {
   torch::jit::Stack meta;
   for (const c10::IValue& v : args) {

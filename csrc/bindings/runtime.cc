@@ -8,8 +8,8 @@
 
 #include "aten/device.h"
 #include "aten/fallback.h"
-#include "aten/init.h"
 #include "aten/host_call.h"
+#include "aten/init.h"
 #include "aten/mutation_adapter.h"
 #include "aten/precision.h"
 #include "base/error.h"

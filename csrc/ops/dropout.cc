@@ -48,7 +48,7 @@ struct DropoutBackward {
     XLA_CHECK(mask.dtype() == DType::kBool, kInvalidArgument, "Mask should be Bool Scalar Type ",
               TorchName(mask.dtype()));
     return g.shape().with(IsIntOrBool(g.dtype()) ? ToDType(c10::get_default_dtype_as_scalartype())
-                                                       : g.dtype());
+                                                 : g.dtype());
   }
   static Value Lower(const Shape& out, Value g, Value mask, Value scale) {
     Value x = Widen(g);

@@ -1,6 +1,6 @@
 // Products of matrices and vectors. matmul, linear and einsum are torch's composites over these.
-#include <ATen/ops/_int_mm_ops.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_int_mm_ops.h>
 #include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/_scaled_mm_ops.h>
 #include <ATen/ops/_trilinear_ops.h>
@@ -283,9 +283,9 @@ at::Tensor ScaledMmV2(const at::Tensor& a, const at::Tensor& b, at::TensorList s
   auto known = [](at::IntArrayRef recipe) {  // whole tensors, and rows
     return recipe.size() == 1 && (recipe[0] == 0 || recipe[0] == 1);
   };
-  TORCH_CHECK_NOT_IMPLEMENTED(known(recipe_a) && known(recipe_b) && scale_a.size() == 1 &&
-                                  scale_b.size() == 1,
-                              "_scaled_mm_v2: XLA devices scale whole tensors or rows");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      known(recipe_a) && known(recipe_b) && scale_a.size() == 1 && scale_b.size() == 1,
+      "_scaled_mm_v2: XLA devices scale whole tensors or rows");
   return at::_scaled_mm(a, b, scale_a[0], scale_b[0], bias, {}, dtype, fast);
 }
 

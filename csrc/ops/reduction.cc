@@ -113,17 +113,18 @@ bool IsHalf(at::ScalarType t) { return t == at::kHalf || t == at::kBFloat16; }
 
 at::Tensor ProdDimGrad(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim, bool keepdim,
                        std::optional<at::ScalarType> dtype) {
-  if (!HasGradient(self) || self.dim() == 0 || self.size(dim) == 0) {
+  if (!HasGradient(self) || self.dim() == 0) {
     return at::_ops::prod_dim_int::redispatch(ToTorchAutograd(keys), self, dim, keepdim, dtype);
   }
   at::ScalarType to = dtype.value_or(self.scalar_type());
+  if (self.size(dim) == 0) return self.sum(dim, keepdim, dtype).add(1);
   at::Tensor y = ProductOfHalves(self.to(IsHalf(to) ? at::kFloat : to), dim).to(to);
   return keepdim ? y.unsqueeze(c10::maybe_wrap_dim(dim, self.dim())) : y;
 }
 
 at::Tensor ProdGrad(c10::DispatchKeySet keys, const at::Tensor& self,
                     std::optional<at::ScalarType> dtype) {
-  if (!HasGradient(self) || self.dim() == 0 || self.numel() == 0) {
+  if (!HasGradient(self) || self.dim() == 0) {
     return at::_ops::prod::redispatch(ToTorchAutograd(keys), self, dtype);
   }
   return ProdDimGrad(keys, self.flatten(), 0, false, dtype);
