@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from . import core as core
     from . import debug as debug
     from . import distributed as distributed
+    from . import experimental as experimental
     from . import runtime as runtime
     from . import utils as utils
     from .core import xla_model as xm
@@ -56,6 +57,7 @@ _LAZY = {
     "core": ".core",
     "debug": ".debug",
     "distributed": ".distributed",
+    "experimental": ".experimental",
     "runtime": ".runtime",
     "utils": ".utils",
     "xm": ".core.xla_model",

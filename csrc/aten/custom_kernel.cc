@@ -68,7 +68,8 @@ struct WideApi {
 
 void Fill(WideApi& api, size_t from, void* (*function)(void*)) {
   for (; from + sizeof(function) <= sizeof(api); from += sizeof(function)) {
-    std::memcpy(reinterpret_cast<char*>(&api) + from, &function, sizeof(function));
+    std::memcpy(reinterpret_cast<char*>(&api) + from, static_cast<const void*>(&function),
+                sizeof(function));
   }
 }
 

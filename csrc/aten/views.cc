@@ -3,6 +3,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/WrapDimMinimal.h>
 #include <torch/library.h>
@@ -343,6 +344,13 @@ at::Tensor MakeDual(const at::Tensor& primal, const at::Tensor&, int64_t) { retu
 bool HasSameStorageNumel(const at::Tensor& self, const at::Tensor& other) {
   return self.numel() == other.numel();
 }
+// A tangent for `other`, with the leading dimensions that `self` is batched in.
+at::Tensor NewZerosWithSameFeatureMeta(const at::Tensor& self, const at::Tensor& other,
+                                       int64_t batch_dims) {
+  at::DimVector sizes(self.sizes().slice(0, static_cast<size_t>(batch_dims)));
+  sizes.append(other.sizes().begin(), other.sizes().end());
+  return at::zeros(sizes, self.options());
+}
 
 // ---- In-place views: the tensor object takes the view's place.
 
@@ -412,6 +420,7 @@ TORCH_LIBRARY_IMPL(aten, XLA, m) {
   m.impl("_fw_primal", TORCH_FN(FwPrimal));
   m.impl("_make_dual", TORCH_FN(MakeDual));
   m.impl("_has_same_storage_numel", TORCH_FN(HasSameStorageNumel));
+  m.impl("_new_zeros_with_same_feature_meta", TORCH_FN(NewZerosWithSameFeatureMeta));
   m.impl("permute", TORCH_FN(Permute));
   m.impl("transpose.int", TORCH_FN(Transpose));
   m.impl("t", TORCH_FN(T));

@@ -63,7 +63,8 @@ void InitCustomKernel(py::module_& m) {
   m.def(
       "_xla_register_ffi_handler",
       [](const std::string& target, uintptr_t handler) {
-        RegisterFfiHandler(target, reinterpret_cast<void*>(handler));
+        // An address, as ctypes says it.
+        RegisterFfiHandler(target, reinterpret_cast<void*>(handler));  // NOLINT
       },
       py::arg("target"), py::arg("handler"));
 }

@@ -84,7 +84,12 @@ struct CdistForward {
 };
 
 struct CdistBackward {
-  static Shape Infer(const Arg&, const Arg& x1, const Arg& x2, double, const Arg&) {
+  static Shape Infer(const Arg& grad, const Arg& x1, const Arg& x2, double, const Arg& dist) {
+    // torch.func gives it a batch of gradients, and takes what comes for one of them.
+    TORCH_CHECK_NOT_IMPLEMENTED(grad.rank() <= dist.rank(),
+                                "_cdist_backward: vmap over the gradient alone is not implemented, "
+                                "expected dimensions ",
+                                ToString(dist.dims()), ", got ", ToString(grad.dims()));
     Dims out = Broadcast(Batch(x1.dims()), Batch(x2.dims()));
     out.push_back(x1.dim(-2));
     out.push_back(x1.dim(-1));

@@ -77,7 +77,9 @@ struct Cross {
     TORCH_CHECK(a.rank() != 0 && a.dim(d) == 3 && b.dim(d) == 3, "linalg.cross: inputs dimension ",
                 dim, " must have length 3. Got ", a.rank() == 0 ? 1 : a.dim(d), " and ",
                 b.rank() == 0 ? 1 : b.dim(d));
-    return {Promote({a, b}), Broadcast({a, b})};
+    TORCH_CHECK(a.dtype() == b.dtype(), "expected scalar type ", TorchName(a.dtype()),
+                " but found ", TorchName(b.dtype()));
+    return {a.dtype(), Broadcast({a, b})};
   }
   static Value Lower(const Shape& out, Value a, Value b, int64_t dim) {
     dim = WrapDim(dim, out.rank());

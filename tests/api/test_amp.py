@@ -283,6 +283,7 @@ def test_without_a_scaler_syncfree_is_torchs():
         for _ in range(3):
             for model, optimizer, device in ((got, ours, DEVICE), (want, theirs, "cpu")):
                 loss = optimizer.step(partial(closure, model, optimizer, x.to(device)))
+            torch_xla.sync()
             assert loss.ndim == 0
         for p, q in zip(got.parameters(), want.parameters(), strict=True):
             assert_same(p, q, rtol=1e-4, atol=1e-5)

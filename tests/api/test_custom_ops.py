@@ -263,6 +263,26 @@ def test_lists_and_optional_tensors():
         assert_same(got, 1 - x)
 
 
+@pytest.mark.parametrize("debug_info", [False, True])
+def test_what_jax_writes(debug_info):
+    import jax
+    import jax.numpy as jnp
+
+    def fn(x):
+        y = jax.lax.fori_loop(0, 3, lambda i, a: jnp.sin(a) * jax.nn.softmax(a), x)
+        return jnp.sort(y)[::-1] + jnp.linalg.norm(x) + jnp.cumsum(x) + jax.jit(jnp.dot)(x, x)
+
+    lowered = jax.jit(fn, donate_argnums=0).lower(jnp.zeros(4, jnp.float32))
+    name = f"t_hlo::of_jax_{debug_info}".lower()
+    op = stablehlo_op(name, lowered.as_text(debug_info=debug_info), shapes=_same)
+    x = torch.randn(4)
+    d = x.to(DEVICE)
+    assert_same(op(d), torch.from_numpy(np.array(fn(jnp.array(x.numpy())))))
+    twice = torch.from_numpy(np.array(fn(fn(jnp.array(x.numpy())))))
+    assert_same(op(op(d)), twice, rtol=1e-5, atol=1e-5)
+    assert_same(d, x)
+
+
 FIXED = """
 func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
   %0 = stablehlo.{} %x : tensor<2xf32>

@@ -76,8 +76,9 @@ def stablehlo_op(name: str, text: str | Callable[..., str], *, shapes: Shapes) -
 
     Args:
         name: "namespace::name".
-        text: the module, or just its functions; `@main` takes the tensors among the arguments in
-            their order and returns the results. Types are static, so text for more than one shape
+        text: the module, or just its functions, such as ``jax.jit(f).lower(x).as_text()``; `@main`
+            takes the tensors among the arguments in their order and returns the results. Types are
+            static, so text for more than one shape
             is a function of the operator's arguments (its tensors on the meta device) that returns
             text, asked once for equal arguments. Numbers, flags and strings among the arguments
             become part of the program: each value is compiled.
