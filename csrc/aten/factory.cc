@@ -165,9 +165,10 @@ void LowerLinspace(const ir::Node& n, hlo::Builder& b, std::span<const hlo::Valu
   Shape shape = n.shape().with(IsComplex(n.shape().dtype) ? DType::kC128 : DType::kF64);
   int64_t steps = shape.dims[0];
   hlo::Value start = Bound(in[0], n, shape), end = Bound(in[1], n, shape);
-  hlo::Value step =
-      hlo::Div(hlo::Sub(end, start),
-               hlo::FullLike(start, std::max<double>(1, static_cast<double>(steps - 1))));
+  // XLA multiplies by the reciprocal of a constant that it sees, and a step of 1 would not be 1.
+  hlo::Value gaps = hlo::OptimizationBarrier(
+      hlo::FullLike(start, static_cast<double>(std::max<int64_t>(1, steps - 1))));
+  hlo::Value step = hlo::Div(hlo::Sub(end, start), gaps);
   hlo::Value number = hlo::Iota(b, shape.with(DType::kF64), 0);
   hlo::Value i = hlo::ConvertTo(number, shape.dtype);
   // From both ends, so that the last value is exact.
@@ -199,7 +200,8 @@ void LowerLogspace(const ir::Node& n, hlo::Builder& b, std::span<const hlo::Valu
   int64_t steps = shape.dims[0];
   hlo::Value start = Bound(in[0], n, shape), end = Bound(in[1], n, shape);
   hlo::Value base = hlo::BroadcastTo(hlo::ConvertTo(in[2], shape.dtype), shape.dims);
-  hlo::Value last = hlo::FullLike(start, static_cast<double>(std::max<int64_t>(1, steps - 1)));
+  hlo::Value last = hlo::OptimizationBarrier(
+      hlo::FullLike(start, static_cast<double>(std::max<int64_t>(1, steps - 1))));
   hlo::Value i = hlo::ConvertTo(hlo::Iota(b, shape.with(DType::kF64), 0), shape.dtype);
   hlo::Value step = hlo::Div(hlo::Sub(end, start), last);
   hlo::Value exponent = steps == 1 ? start : hlo::Add(start, hlo::Mul(i, step));

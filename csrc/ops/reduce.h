@@ -39,10 +39,12 @@ inline int64_t CountOf(Value x, const Dims& dims) {
 }
 
 inline Value SumOf(Value x, const Dims& dims) { return hlo::Reduce(x, dims, hlo::Reducer::kSum); }
-inline Value MeanOf(Value x, const Dims& dims) {
-  Value sum = SumOf(x, dims);
-  return hlo::Div(sum, FullLike(sum, static_cast<double>(CountOf(x, dims))));
+// XLA multiplies by the reciprocal of a constant that it sees: the mean of 49 ones would not be 1.
+inline Value DivideBy(Value x, int64_t n) {
+  Value divisor = hlo::Full(x.builder(), Shape{x.dtype(), {}}, static_cast<double>(n));
+  return hlo::Div(x, hlo::BroadcastTo(hlo::OptimizationBarrier(divisor), x.dims()));
 }
+inline Value MeanOf(Value x, const Dims& dims) { return DivideBy(SumOf(x, dims), CountOf(x, dims)); }
 
 // Of nonnegative numbers: 0 where there are none.
 inline Value MaxOrZero(Value x, const Dims& dims) {
