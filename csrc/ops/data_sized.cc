@@ -221,8 +221,10 @@ at::Tensor RepeatInterleave(const at::Tensor& repeats, std::optional<c10::SymInt
     TORCH_CHECK(least >= 0, "repeats can not be negative");
     size = total;
   }
-  at::Tensor place = at::arange(size, Long(repeats));
-  return at::searchsorted(ends, place, /*out_int32=*/false, /*right=*/true).to(t);
+  // How many elements end at each place or before it.
+  at::Tensor marks = at::scatter_add(at::zeros({size + 1}, Long(repeats)), 0, ends.clamp_max(size),
+                                     at::ones({1}, Long(repeats)).expand_as(ends));
+  return at::cumsum(marks.slice(0, 0, size), 0).to(t);
 }
 
 }  // namespace
