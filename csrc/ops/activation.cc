@@ -378,7 +378,9 @@ struct LogitBackward {
     Value x = w(self);
     bool clamped = eps && *eps >= 0;
     double low = clamped ? *eps : 0;
-    Value outside = hlo::Or(hlo::Lt(x, FullLike(x, low)), hlo::Gt(x, FullLike(x, 1 - low)));
+    // NaN counts as outside.
+    Value inside = hlo::And(hlo::Ge(x, FullLike(x, low)), hlo::Le(x, FullLike(x, 1 - low)));
+    Value outside = hlo::Not(inside);
     Value y = hlo::Div(w(grad), SigmoidGrad(x));
     return hlo::ConvertTo(Where(outside, clamped ? 0 : NAN, y), out.dtype);
   }

@@ -146,8 +146,9 @@ Value BesselK(Value x) {
   return Where(IsZero(x), HUGE_VAL, Where(LtZero(x), NAN, y));
 }
 
-// sum of (q + k)^-s: the first terms, until q + k > 9, and Euler and Maclaurin's formula.
-Value Zeta(Value s, Value q) {
+// sum of (q + k)^-s: the first terms, until q + k > 9, and Euler and Maclaurin's formula. Terms of
+// negative q cancel, so that PyTorch computes it in float64.
+Value Zeta64(Value s, Value q) {
   static constexpr double kA[] = {12.0,
                                   -720.0,
                                   30240.0,
@@ -204,6 +205,11 @@ Value Zeta(Value s, Value q) {
   return hlo::Select(IsNan(q), q, sum);
 }
 
+Value Zeta(Value s, Value q) {
+  Value y = Zeta64(hlo::ConvertTo(s, DType::kF64), hlo::ConvertTo(q, DType::kF64));
+  return hlo::ConvertTo(y, q.dtype());
+}
+
 Value Trigamma(Value x) {
   Value reflect = hlo::Lt(x, FullLike(x, 0.5));
   Value sine = hlo::Sin(Times(x, std::numbers::pi));
@@ -237,7 +243,8 @@ struct Polygamma {
       y = Trigamma(x);
     } else {
       double factor = (n % 2 != 0 ? 1 : -1) * std::tgamma(static_cast<double>(n) + 1);
-      y = Times(Zeta(FullLike(x, static_cast<double>(n) + 1), x), factor);
+      x = hlo::ConvertTo(x, DType::kF64);
+      y = Times(Zeta64(FullLike(x, static_cast<double>(n) + 1), x), factor);
     }
     return hlo::ConvertTo(y, out.dtype);
   }

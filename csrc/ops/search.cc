@@ -188,9 +188,15 @@ struct Histc {
     return self.shape().with(Dims{bins});
   }
   static Value Lower(const Shape& out, Value self, int64_t bins, Value min, Value max) {
-    Value x = hlo::Reshape(self, {self.shape().numel()});
+    Value x = hlo::Reshape(Widen(self), {self.shape().numel()});
     if (x.dim(0) == 0) return hlo::Full(x.builder(), out, 0);
-    Value low = hlo::ConvertTo(min, x.dtype()), high = hlo::ConvertTo(max, x.dtype());
+    // Half types are counted in float32, but their places are rounded step by step.
+    auto rounded = [&](Value v) {
+      if (out.dtype == DType::kBF16) return hlo::ReducePrecision(v, 8, 7);
+      return out.dtype == DType::kF16 ? hlo::ReducePrecision(v, 5, 10) : v;
+    };
+    Value low = rounded(hlo::ConvertTo(min, x.dtype()));
+    Value high = rounded(hlo::ConvertTo(max, x.dtype()));
     // No range given: that of the numbers; of equal ones, one to each side.
     Value given = hlo::Ne(low, high);
     low = hlo::Select(given, low, hlo::Reduce(x, {0}, hlo::Reducer::kMin));
@@ -200,13 +206,15 @@ struct Histc {
     high = hlo::Select(equal, Plus(high, 1), high);
     low = hlo::BroadcastTo(low, x.dims());
     high = hlo::BroadcastTo(high, x.dims());
-    Value place = hlo::Div(Times(hlo::Sub(x, low), static_cast<double>(bins)), hlo::Sub(high, low));
+    Value place = rounded(Times(rounded(hlo::Sub(x, low)), static_cast<double>(bins)));
+    place = rounded(hlo::Div(place, rounded(hlo::Sub(high, low))));
     Value inside = hlo::And(hlo::Ge(x, low), hlo::Le(x, high));
     Value bin = hlo::ConvertTo(hlo::Floor(Where(inside, place, 0)), DType::kS64);
     bin = hlo::Min(bin, FullLike(bin, static_cast<double>(bins - 1)));
     bin = Where(inside, bin, static_cast<double>(bins));  // out of range: skipped
-    return ScatterDim(hlo::Full(x.builder(), out, 0), 0, bin, FullLike(x, 1),
-                      Combine(hlo::Reducer::kSum));
+    Value count = ScatterDim(hlo::Full(x.builder(), out.with(x.dtype()), 0), 0, bin, FullLike(x, 1),
+                             Combine(hlo::Reducer::kSum));
+    return hlo::ConvertTo(count, out.dtype);
   }
 };
 

@@ -1,4 +1,6 @@
+#include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "ops/common.h"
 #include "ops/math.h"
@@ -186,6 +188,20 @@ Value Erfcx(Value x) {
 
 Value ErfInv(Value x) { return Is64(x) ? ErfInv64(x) : ErfInv32(x); }
 
+// log(gamma(x)) on [1/2, 5/2], to its zeros at 1 and 2: Taylor's series at 2 (DLMF 5.7.3), below
+// 3/2 after one step of the recurrence.
+Value LgammaNearZeros(Value x) {
+  Value low = hlo::Lt(x, FullLike(x, 1.5));
+  Value s = hlo::Select(low, Plus(x, -1), Plus(x, -2));
+  std::vector<double> c;
+  for (int k = Is64(x) ? 26 : 12; k >= 2; --k) {
+    c.push_back((k % 2 == 0 ? 1 : -1) * (std::riemann_zeta(static_cast<double>(k)) - 1) / k);
+  }
+  c.push_back(1 - std::numbers::egamma);
+  Value y = hlo::Mul(s, Polynomial(s, c));
+  return hlo::Sub(y, Where(low, hlo::Log1p(s), 0));
+}
+
 Value Lgamma(Value x) {
   // Below 1/2 by reflection: gamma(x) gamma(1 - x) = pi / sin(pi x).
   Value reflect = hlo::Lt(x, FullLike(x, 0.5));
@@ -206,6 +222,8 @@ Value Lgamma(Value x) {
   Value log_sin = hlo::Log(hlo::Sin(Times(frac, std::numbers::pi)));
   Value reflected = hlo::Sub(RSub(std::log(std::numbers::pi), log_sin), y);
   reflected = hlo::Select(hlo::IsFinite(log_sin), reflected, hlo::Neg(log_sin));
+  Value near = hlo::And(hlo::Not(reflect), hlo::Lt(x, FullLike(x, 2.5)));
+  y = hlo::Select(near, LgammaNearZeros(x), y);
   return Where(IsInf(x), HUGE_VAL, hlo::Select(reflect, reflected, y));
 }
 

@@ -117,6 +117,7 @@ SEARCH = {
     "isin_many": (torch.isin, with_nan(floats(3, 8)), with_nan(floats(40))),
     "isin_invert": (lambda x: torch.isin(x, 2, invert=True), ints(3, 4)),
     "histc": (lambda x: torch.histc(x, 6), floats(4, 5)),
+    "histc_half": (lambda x: torch.histc(x, 10, -2, 2), floats(4, 50, dtype=torch.bfloat16)),
     "histc_range": (lambda x: torch.histc(x, 6, -1, 2), with_nan(floats(4, 5))),
     "histogram": (lambda x: torch.histogram(x, 5), floats(4, 5)),
     "mode": (lambda x: torch.mode(x, 1)[0], ints(5, 9, low=0, high=4)),

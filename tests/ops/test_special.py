@@ -133,6 +133,34 @@ def test_incomplete_gamma_at_the_edges(name):
     check(lambda x: fn(a.to(x.device), x), torch.tensor([0.2, 4.0, 38.0]).double(), rtol=1e-8)
 
 
+# ---- Accuracy.
+
+
+def relative(got, want):
+    return ((got.cpu().double() - want) / want).abs().max().item()
+
+
+def test_lgamma_at_its_zeros():
+    """1 and 2 are zeros; beside them the error stays relative to the value."""
+    one_two = torch.tensor([1.0, 2.0])
+    for dtype in (torch.float32, torch.float64):
+        assert torch.lgamma(one_two.to(dtype).to(DEVICE)).tolist() == [0, 0]
+    x = torch.cat([1 + torch.logspace(-6, -0.31, 40), 2 - torch.logspace(-6, -0.31, 40)])
+    assert relative(torch.lgamma(x.to(DEVICE)), torch.lgamma(x.double())) < 1e-6
+    check(torch.lgamma, x.double(), rtol=1e-13, atol=0, grad=False)
+
+
+def test_polygamma_of_negative_numbers():
+    x = torch.tensor([-100.5, -20.3, -3.7, -0.2, 0.5, 1e5, 3e7])
+    for n in (2, 3, 5):
+        check(lambda x, n=n: torch.polygamma(n, x), x, atol=0)
+    check(lambda x: S.zeta(2.5, x), x.abs(), atol=0)
+
+
+def test_logit_gradient_of_nan():
+    check(lambda x: (torch.logit(x, 1e-3), torch.logit(x)), torch.tensor([NAN, 0.0, 1, 0.5, 2, -1]))
+
+
 ERRORS = {
     "bessel_half": lambda x: S.bessel_j0(x.half()),
     "bessel_complex": lambda x: S.airy_ai(x.to(torch.complex64)),
