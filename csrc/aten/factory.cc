@@ -11,6 +11,7 @@
 #include "base/flags.h"
 #include "hlo/cast.h"
 #include "hlo/constant.h"
+#include "hlo/control.h"
 #include "hlo/elementwise.h"
 #include "hlo/movement.h"
 

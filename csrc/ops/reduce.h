@@ -1,6 +1,7 @@
 // What reductions, softmax and losses share.
 #pragma once
 
+#include "hlo/control.h"
 #include "hlo/reduce.h"
 #include "ops/common.h"
 
