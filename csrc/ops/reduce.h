@@ -45,7 +45,9 @@ inline Value DivideBy(Value x, int64_t n) {
   Value divisor = hlo::Full(x.builder(), Shape{x.dtype(), {}}, static_cast<double>(n));
   return hlo::Div(x, hlo::BroadcastTo(hlo::OptimizationBarrier(divisor), x.dims()));
 }
-inline Value MeanOf(Value x, const Dims& dims) { return DivideBy(SumOf(x, dims), CountOf(x, dims)); }
+inline Value MeanOf(Value x, const Dims& dims) {
+  return DivideBy(SumOf(x, dims), CountOf(x, dims));
+}
 
 // Of nonnegative numbers: 0 where there are none.
 inline Value MaxOrZero(Value x, const Dims& dims) {

@@ -1,5 +1,4 @@
-"""Operators whose result's size depends on values: one number is read, the rest stays on the
-device."""
+"""Operators whose result's size depends on values, unless an argument tells it."""
 
 import pytest
 import torch
@@ -40,10 +39,15 @@ def test_unique(name):
         )
 
     if name == "none":
-        check(lambda x: torch.unique(x, True, True, True), UNIQUE[name], grad=False)
-        check(lambda x: torch.unique_consecutive(x, True, True), UNIQUE[name], grad=False)
+        check(lambda x: torch.unique(x, True, True, True), UNIQUE[name], grad=False, on_host=True)
+        check(
+            lambda x: torch.unique_consecutive(x, True, True),
+            UNIQUE[name],
+            grad=False,
+            on_host=True,
+        )
     else:
-        check(fn, UNIQUE[name], grad=False)
+        check(fn, UNIQUE[name], grad=False, on_host=True)
 
 
 ROWS = {
@@ -71,9 +75,15 @@ def test_unique_along_a_dimension(name):
             ),
             x,
             grad=False,
+            on_host=True,
         )
     if x.dim() > 1 and name != "none":
-        check(lambda x: torch.unique(x.t() if x.dim() == 2 else x.mT, dim=0), x, grad=False)
+        check(
+            lambda x: torch.unique(x.t() if x.dim() == 2 else x.mT, dim=0),
+            x,
+            grad=False,
+            on_host=True,
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
@@ -96,6 +106,7 @@ def test_bincount(dtype):
         x,
         w,
         grad=False,
+        on_host=True,
     )
 
 
@@ -117,7 +128,7 @@ def test_repeat_interleave():
             torch.repeat_interleave(x, n[:1], dim=1),
         )
 
-    check(fn, torch.arange(8.0).reshape(4, 2), n)
+    check(fn, torch.arange(8.0).reshape(4, 2), n, on_host=True)
 
 
 def test_a_given_size_reads_nothing():
@@ -130,15 +141,26 @@ def test_a_given_size_reads_nothing():
     assert y.tolist() == [0, 0, 2, 2, 2, 3]
 
 
-def test_nothing_runs_on_the_host():
+def test_what_an_argument_tells_stays_on_the_device():
     before = host_runs()
     x = torch.tensor([3, 1, 3], device=DEVICE)
-    torch.unique(x, return_counts=True)
-    torch.unique(x[:, None], dim=0)
-    torch.unique_consecutive(x)
-    torch.bincount(x)
-    torch.repeat_interleave(x)
+    assert torch.bincount(x, minlength=5).tolist() == [0, 1, 0, 2, 0]
+    assert torch.repeat_interleave(x, output_size=7).tolist() == [0, 0, 0, 1, 2, 2, 2]
     assert host_runs() == before
+
+
+@pytest.mark.parametrize("fn", [torch.unique, torch.nonzero, torch.bincount])
+def test_no_program_is_compiled_for_a_size_that_data_give(fn):
+    def counted(n):
+        x = (torch.arange(40) % n).to(DEVICE)
+        torch_xla.sync()
+        assert torch.equal(fn(x).cpu(), fn(x.cpu()))
+
+    counted(3)
+    before = torch_xla._XLAC._xla_metric_data("CompileTime")
+    for n in range(4, 9):
+        counted(n)
+    assert torch_xla._XLAC._xla_metric_data("CompileTime") == before
 
 
 ERRORS = {

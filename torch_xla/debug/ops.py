@@ -28,7 +28,7 @@ STATUSES = ("native", "host call", "composite", "fallback", "refused")
 _REASONS = (
     (
         "refused",
-        r".*sparse.*|_coalesced_|hspmm|sspaddmm|.*_csr_.*|.*compressed.*|_spdiags"
+        r".*sparse.*|_coalesced_|hspmm|sspaddmm|.*_convert_indices.*|.*compressed.*|_spdiags"
         "|_indices|_values|.*_indices|indices|values|slice_inverse",
         "sparse tensors",
     ),
