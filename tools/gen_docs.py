@@ -68,18 +68,17 @@ def metrics() -> str:
 
 TORCH = torch.__version__.split("+")[0]
 
-# As they are swept.
-DTYPES = {
-    "float64": "f64",
-    "float32": "f32",
+# How the page names them.
+SHORT = {
+    "float8_e4m3fn": "f8",
     "bfloat16": "bf16",
-    "float16": "f16",
-    "int64": "i64",
-    "int32": "i32",
-    "uint8": "u8",
     "bool": "bool",
     "complex64": "c64",
+    "uint8": "u8",
+    **{f"float{n}": f"f{n}" for n in (16, 32, 64)},
+    **{f"int{n}": f"i{n}" for n in (32, 64)},
 }
+DTYPES = {dtype: SHORT[dtype] for dtype in sweep.DTYPES}
 
 
 def ops() -> str:
@@ -90,13 +89,15 @@ def ops() -> str:
     rows: list[tuple[str, ...]] = []
     counts: Counter[str] = Counter()
     for op in debug_ops.operators():
-        right = set()
-        for entry in entries[op.name]:
-            for dtype in DTYPES:
-                if getattr(torch, dtype) in entry.supported_dtypes("cpu"):
-                    result = expected.of("forward", dtype, sweep.name_of(entry))
-                    if result in ("native", "fallback"):
-                        right.add(dtype)
+        right = []
+        for dtype, short in DTYPES.items():
+            results = {
+                expected.of("forward", dtype, sweep.name_of(entry))
+                for entry in entries[op.name]
+                if getattr(torch, dtype) in entry.supported_dtypes("cpu")
+            }
+            if results and results <= {"native", "fallback"}:
+                right.append(short)
         found = [*map(sweep.name_of, entries[op.name]), *reached.entries.get(op.name, [])]
         tested = list(dict.fromkeys(found))[: sweep.Reached.FEW]
         served = ", ".join(op.statuses)
@@ -105,8 +106,7 @@ def ops() -> str:
         elif op.name in ("convolution", "convolution_backward"):  # their lowerings choose
             served += ", host call on CPU plugins"
         counts[op.statuses[0]] += 1
-        dtypes = " ".join(short for dtype, short in DTYPES.items() if dtype in right)
-        rows.append((f"`{op.name}`", served, dtypes, " ".join(f"`{t}`" for t in tested)))
+        rows.append((f"`{op.name}`", served, " ".join(right), " ".join(f"`{t}`" for t in tested)))
     statuses = str(debug_ops.__doc__).split("operator:\n\n")[1].split("\n\n")[0]
     return (
         "# Operators\n\n"

@@ -3,6 +3,9 @@
     python -m tests.ops.sweep [--mode forward|backward|errors|variants] [--dtype float32]
                               [--only REGEX] [--workers 2] [--json FILE] [--update]
 
+Without --mode and --dtype: all passes of the table PASSES, which takes an hour; with one of them:
+that one pass, forward or float32 where it is not given.
+
 `forward` and `backward` call every sample of an entry, `errors` its wrong ones; `variants` calls
 its method, its in-place form and its out= form, into a result of the right shape, of no elements,
 and into a view. Workers are processes of their own and an entry has a time limit, so a crash or a
@@ -57,6 +60,17 @@ CPU_ARGUMENTS = ("tensor_split",)
 SAMPLES_PER_READ = 64
 VARIANT_SAMPLES = 12  # of an entry, evenly chosen: each is called up to five times
 MODES = ("forward", "backward", "errors", "variants")
+DTYPES = (
+    "float64", "float32", "bfloat16", "float16", "float8_e4m3fn",
+    "int64", "int32", "uint8", "bool", "complex64",
+)  # fmt: skip
+# All of the sweep, which takes an hour.
+PASSES = (
+    *(("forward", dtype) for dtype in DTYPES),
+    ("backward", "float32"),
+    ("errors", "float32"),
+    ("variants", "float32"),
+)
 # Values are the device's own random numbers, or whatever was in the memory: shapes and dtypes only.
 RANDOM = re.compile(
     r"^(bernoulli|cauchy|exponential|geometric|log_normal|multinomial|normal|rand|randint|randn|"
@@ -667,47 +681,63 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--mode", choices=MODES, default="forward")
-    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--mode", choices=MODES)
+    parser.add_argument("--dtype")
     parser.add_argument("--only", default="")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="also writes the results and seconds to a file")
+    parser.add_argument("--json", type=Path, help="FILE.mode.dtype.json get results and seconds")
     parser.add_argument("--update", action="store_true", help="write expectations.txt anew")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         return worker()
 
+    if args.mode or args.dtype:
+        passes = [(args.mode or "forward", args.dtype or "float32")]
+    else:
+        passes = list(PASSES)
     ops = entries()
     indices = [i for i, op in enumerate(ops) if re.search(args.only, name_of(op))]
-
-    def write(results: dict[int, Result]) -> None:
-        if args.json:
-            named = {name_of(ops[i]): r for i, r in results.items()}
-            args.json.write_text(json.dumps(named, indent=0))
-
-    results = sweep(indices, args.mode, args.dtype, args.workers, write)
     expected, reached = Expected.read(), Reached()
     unexpected = 0
-    for i in indices:
-        (result, note, operators, _), name = results[i], name_of(ops[i])
+    for mode, dtype in passes:
+        print(f"--- {mode} {dtype}", flush=True)
+
+        def write(results: dict[int, Result], name: str = f"{mode}.{dtype}") -> None:
+            if args.json:
+                named = {name_of(ops[i]): r for i, r in results.items()}
+                Path(f"{args.json}.{name}.json").write_text(json.dumps(named, indent=0))
+
+        results = sweep(indices, mode, dtype, args.workers, write)
+        unexpected += report(
+            {name_of(ops[i]): results[i] for i in indices}, mode, dtype, expected, reached
+        )
+        if args.update:
+            expected.write()
+            reached.write()
+    if unexpected and not args.update:
+        sys.exit(1)
+
+
+def report(
+    results: dict[str, Result], mode: str, dtype: str, expected: Expected, reached: Reached
+) -> int:
+    """Prints what is not native and notes all of it; how many results were not the expected."""
+    unexpected = 0
+    for name, (result, note, operators, _) in results.items():
         if result == "skip":
             continue
-        if args.mode in ("forward", "backward") and result in ("native", "fallback"):
-            reached.add(args.mode, name, operators)
-        want = expected.of(args.mode, args.dtype, name)
+        if mode in ("forward", "backward") and result in ("native", "fallback"):
+            reached.add(mode, name, operators)
+        want = expected.of(mode, dtype, name)
         if result != "native" or want != result:
             mark = "" if want == result else f"  UNEXPECTED, was {want}"
             print(f"{result:9} {name}  {note}{mark}")
         unexpected += want != result
-        expected.results[args.mode, args.dtype, name] = result
+        expected.results[mode, dtype, name] = result
     counts = Counter(r.result for r in results.values())
     print(", ".join(f"{n} {r}" for r, n in counts.most_common()), f"; {unexpected} unexpected")
-    if args.update:
-        expected.write()
-        reached.write()
-    elif unexpected:
-        sys.exit(1)
+    return unexpected
 
 
 if __name__ == "__main__":
