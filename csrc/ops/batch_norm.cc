@@ -1,5 +1,6 @@
 // Batch normalisation. Training also writes the running statistics, so these kernels are written by
 // hand around the recorder. Statistics are kept in float32 for half types.
+#include <ATen/native/Resize.h>
 #include <ATen/ops/_batch_norm_no_update_ops.h>
 #include <ATen/ops/_batch_norm_with_update_ops.h>
 #include <ATen/ops/_native_batch_norm_legit_no_training_ops.h>
@@ -197,11 +198,25 @@ Results3 Backward(const at::Tensor& grad, const at::Tensor& input, const at::Ten
       grad, input, weight, running_mean, running_var, save_mean, save_var, update, eps, mask);
 }
 
+std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> LegitOut(
+    const at::Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+    at::Tensor& running_mean, at::Tensor& running_var, bool training, double momentum, double eps,
+    at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
+  auto [y, mean, invstd] =
+      Legit(input, weight, bias, running_mean, running_var, training, momentum, eps);
+  for (auto& [to, from] : {std::pair(&out, &y), {&save_mean, &mean}, {&save_invstd, &invstd}}) {
+    at::native::resize_output(*to, from->sizes());
+    to->copy_(*from);
+  }
+  return {out, save_mean, save_invstd};
+}
+
 }  // namespace
 
 XLA_OPS(m) {
   m.impl("native_batch_norm", TORCH_FN(NativeBatchNorm));
   m.impl("_native_batch_norm_legit", TORCH_FN(Legit));
+  m.impl("_native_batch_norm_legit.out", TORCH_FN(LegitOut));
   m.impl("_native_batch_norm_legit.no_stats", TORCH_FN(LegitNoStats));
   m.impl("_native_batch_norm_legit_no_training", TORCH_FN(LegitNoTraining));
   m.impl("_batch_norm_with_update", TORCH_FN(WithUpdate));

@@ -80,10 +80,10 @@ struct CumulativeExtreme {
 };
 
 // What cummax.out and cummin.out write with.
-template <auto kFn>
+template <typename AtOp>
 void CumulativeHelper(const at::Tensor& self, at::Tensor& values, at::Tensor& indices,
                       int64_t dim) {
-  auto [best, place] = kFn(self, dim);
+  auto [best, place] = AtOp::call(self, dim);
   values.copy_(best);
   indices.copy_(place);
 }
@@ -98,8 +98,8 @@ XLA_OPS(m) {
   Register<logcumsumexp, Logcumsumexp>(m);
   Register<cummax, CumulativeExtreme<true>>(m);
   Register<cummin, CumulativeExtreme<false>>(m);
-  m.impl("_cummax_helper", TORCH_FN(CumulativeHelper<cummax::call>));
-  m.impl("_cummin_helper", TORCH_FN(CumulativeHelper<cummin::call>));
+  m.impl("_cummax_helper", TORCH_FN(CumulativeHelper<cummax>));
+  m.impl("_cummin_helper", TORCH_FN(CumulativeHelper<cummin>));
 }
 
 }  // namespace torch_xla::ops
