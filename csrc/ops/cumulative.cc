@@ -91,15 +91,14 @@ void CumulativeHelper(const at::Tensor& self, at::Tensor& values, at::Tensor& in
 }  // namespace
 
 XLA_OPS(m) {
-  using namespace at::_ops;  // NOLINT(google-build-using-namespace)
-  Register<cumsum, Cumulative<hlo::Add, 0.0>>(m);
-  Register<cumprod, Cumulative<hlo::Mul, 1.0>>(m);
-  Register<_logcumsumexp, Logcumsumexp>(m);
-  Register<logcumsumexp, Logcumsumexp>(m);
-  Register<cummax, CumulativeExtreme<true>>(m);
-  Register<cummin, CumulativeExtreme<false>>(m);
-  m.impl("_cummax_helper", TORCH_FN(CumulativeHelper<cummax>));
-  m.impl("_cummin_helper", TORCH_FN(CumulativeHelper<cummin>));
+  Register<at::_ops::cumsum, Cumulative<hlo::Add, 0.0>>(m);
+  Register<at::_ops::cumprod, Cumulative<hlo::Mul, 1.0>>(m);
+  Register<at::_ops::_logcumsumexp, Logcumsumexp>(m);
+  Register<at::_ops::logcumsumexp, Logcumsumexp>(m);
+  Register<at::_ops::cummax, CumulativeExtreme<true>>(m);
+  Register<at::_ops::cummin, CumulativeExtreme<false>>(m);
+  m.impl("_cummax_helper", TORCH_FN(CumulativeHelper<at::_ops::cummax>));
+  m.impl("_cummin_helper", TORCH_FN(CumulativeHelper<at::_ops::cummin>));
 }
 
 }  // namespace torch_xla::ops
