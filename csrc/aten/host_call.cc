@@ -374,17 +374,13 @@ std::vector<hlo::Value> CallHost(hlo::Builder& b, const std::string& name,
                          {{"call", "aten::" + name + ' ' + arguments.text()}});
 }
 
-namespace {
-std::vector<std::string>& Registered() {
+std::vector<std::string>& HostCallNames() {
   static auto* names = new std::vector<std::string>;
   return *names;
 }
-}  // namespace
-
-const std::vector<std::string>& HostCallNames() { return Registered(); }
 
 void RegisterHostCall(torch::Library& m, const char* name, ShapesFn shapes) {
-  Registered().push_back(std::string("aten::") + name);
+  HostCallNames().push_back(std::string("aten::") + name);
   m.impl(name, torch::CppFunction::makeFromBoxedKernel(c10::BoxedKernel::makeFromFunctor(
                    std::make_unique<HostCall>(std::string("aten::") + name, shapes))));
 }

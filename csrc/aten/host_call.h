@@ -24,7 +24,7 @@ using ShapesFn = std::vector<Shape> (*)(const std::vector<c10::IValue>& args);
 void RegisterHostCall(torch::Library& m, const char* name, ShapesFn shapes = nullptr);
 
 // "aten::<name>" of those registered, for the docs.
-const std::vector<std::string>& HostCallNames();
+std::vector<std::string>& HostCallNames();
 
 // Whether the plugin runs on the host and takes our handler.
 bool HostCallsAvailable();

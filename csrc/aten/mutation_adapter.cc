@@ -31,35 +31,6 @@ struct Route {
   bool in_place = false;        // the mutated argument is also the functional's own first argument
 };
 
-// Some operators take no out= of another dtype. PyTorch's meta kernel of the form knows; where
-// there is none, or not for these arguments, a cast is right.
-void CheckDtypesByMeta(const OperatorHandle& op, const std::vector<c10::IValue>& args) {
-  torch::jit::Stack meta;
-  for (const c10::IValue& v : args) {
-    bool tensor = v.isTensor() && v.toTensor().defined();
-    meta.push_back(tensor ? c10::IValue(at::empty(v.toTensor().sizes(),
-                                                  v.toTensor().options().device(at::kMeta)))
-                          : v);
-  }
-  try {
-    op.callBoxed(meta);
-  } catch (const c10::Error& e) {
-    if (std::string_view(e.what_without_backtrace()).find("Expected out tensor to have dtype") !=
-        std::string_view::npos) {
-      throw;
-    }
-  }
-}
-
-// out takes the result: resized when its sizes differ, cast when PyTorch allows it.
-void CheckOut(const at::Tensor& out, const at::Tensor& result) {
-  TORCH_CHECK(IsXla(out), "Expected out tensor to have device ", result.device(), ", but got ",
-              out.device(), " instead");
-  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ",
-              result.scalar_type(), " can't be cast to the desired output type ",
-              out.scalar_type());
-}
-
 void WriteOut(const at::Tensor& out, const at::Tensor& result) {
   at::native::resize_output(out, result.sizes());
   Unwrap(out).Write(Convert(Unwrap(result).value(), ToDType(out.scalar_type())));
@@ -80,14 +51,10 @@ class Adapter final : public c10::OperatorKernel {
       if (!out) inner.push_back(args[i]);
     }
     route_.functional.callBoxed(inner);
-    // All, before one is written.
-    bool casts = false;
     for (size_t i = 0; !route_.in_place && i < route_.mutated.size(); ++i) {
-      at::Tensor out = args[route_.mutated[i]].toTensor(), result = inner[i].toTensor();
-      CheckOut(out, result);
-      casts = casts || out.scalar_type() != result.scalar_type();
+      CheckOut(args[route_.mutated[i]].toTensor(),
+               inner[i].toTensor());  // all, before one is written
     }
-    if (casts) CheckDtypesByMeta(op, args);
     for (size_t i = 0; i < route_.mutated.size(); ++i) {
       at::Tensor target = args[route_.mutated[i]].toTensor();
       at::Tensor result = inner[i].toTensor();
@@ -141,7 +108,6 @@ const std::map<std::string, std::string>& KnownPartners() {
       {"aten::__irshift__.Tensor", "aten::__rshift__.Tensor"},
       {"aten::adaptive_avg_pool2d.out", "aten::adaptive_avg_pool2d"},
       {"aten::adaptive_avg_pool3d.out", "aten::adaptive_avg_pool3d"},
-      {"aten::bernoulli.out", "aten::bernoulli"},
       {"aten::conj_physical.out", "aten::conj_physical"},
       {"aten::linalg_eigvals.out", "aten::linalg_eigvals"},
       {"aten::mode.values", "aten::mode"},
@@ -221,6 +187,14 @@ std::vector<MutationRoute>& Routes() {
 }
 
 }  // namespace
+
+void CheckOut(const at::Tensor& out, const at::Tensor& result) {
+  TORCH_CHECK(IsXla(out), "Expected out tensor to have device ", result.device(), ", but got ",
+              out.device(), " instead");
+  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ",
+              result.scalar_type(), " can't be cast to the desired output type ",
+              out.scalar_type());
+}
 
 void InstallMutationAdapter() {
   static auto* library =

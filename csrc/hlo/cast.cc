@@ -18,13 +18,13 @@ Value ConvertTo(Value x, DType to) {
     return Complex(re, FullLike(re, 0));
   }
   // It has no infinity, and PyTorch gives its largest number where XLA would give NaN.
-  if (to == DType::kF8E4M3FN && IsFloat(x.dtype()) && !IsFloat8(x.dtype())) {
+  if (to == DType::kF8E4M3FN && (IsInt(x.dtype()) || IsFloat8(x.dtype()))) {
+    return ConvertTo(Convert(x, DType::kF32), to);
+  }
+  if (to == DType::kF8E4M3FN && IsFloat(x.dtype())) {
     Value high = FullLike(x, 448), low = FullLike(x, -448);
     Value above = Gt(x, high), below = Lt(x, low);
     return Convert(Select(above, high, Select(below, low, x)), to);
-  }
-  if (to == DType::kF8E4M3FN && IsInt(x.dtype())) {
-    return ConvertTo(Convert(x, DType::kF32), to);
   }
   // Through a wider integer: the result wraps around, as PyTorch's does on CPU.
   if (IsFloat(x.dtype()) && IsInt(to) && ByteSize(to) < 4)

@@ -11,8 +11,6 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
-
 #include "aten/fallback.h"
 #include "aten/ops_util.h"
 #include "ops/lowering.h"
@@ -37,10 +35,11 @@ at::Tensor Bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
                     c10::SymInt minlength) {
   constexpr const char* kWrong = "bincount only supports 1-d non-negative integral inputs.";
   int64_t least = minlength.guard_int(__FILE__, __LINE__);
-  if (least == 0) {
+  auto on_host = [&] {
     return OnHost<at::_ops::bincount>(
-        {self, weights ? c10::IValue(*weights) : c10::IValue(), int64_t{0}});
-  }
+        {self, weights ? c10::IValue(*weights) : c10::IValue(), least});
+  };
+  if (least == 0) return on_host();
   CheckImplemented(c10::isIntegralType(self.scalar_type(), /*includeBool=*/false), "bincount_cpu",
                    ToDType(self.scalar_type()));
   TORCH_CHECK(least >= 0, "minlength should be >= 0");
@@ -53,10 +52,10 @@ at::Tensor Bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   at::Tensor bounds = at::stack({index.min(), index.max()}).to(at::kCPU);  // one read
   const auto* bound = bounds.const_data_ptr<int64_t>();
   TORCH_CHECK(bound[0] >= 0, kWrong);
+  if (bound[1] >= least) return on_host();
   at::Tensor each = at::ones({1}, Long(self)).expand_as(index);
   if (weighted) each = weights->scalar_type() == at::kFloat ? *weights : weights->to(at::kDouble);
-  return at::scatter_add(at::zeros({std::max(least, bound[1] + 1)}, each.options()), 0, index,
-                         each);
+  return at::scatter_add(at::zeros({least}, each.options()), 0, index, each);
 }
 
 // i as often as repeats[i] says. A size that is given is not compared with the sum.

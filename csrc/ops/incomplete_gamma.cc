@@ -8,13 +8,30 @@
 #include <algorithm>
 #include <numbers>
 
-#include "hlo/control.h"
-#include "hlo/reduce.h"
 #include "ops/common.h"
 #include "ops/lowering.h"
 #include "ops/math.h"
+#include "ops/repeat.h"
 
 namespace torch_xla::ops {
+
+// From a = 10 on by Stirling's series, taken apart so that nothing large cancels (C. Loader, "Fast
+// and accurate computation of binomial probabilities", 2000):
+// a log(a / x) + x - a = x ((1 + d) log(1 + d) - d) with d = (a - x) / x.
+Value LogPoisson(Value a, Value x) {
+  Value small = hlo::Sub(hlo::Sub(hlo::Mul(a, hlo::Log(x)), x), Lgamma(Plus(a, 1)));
+  Value gap = hlo::Sub(a, x), d = hlo::Div(gap, x);
+  Value near = hlo::Mul(x, hlo::Sub(hlo::Mul(Plus(d, 1), hlo::Log1p(d)), d));
+  Value far = hlo::Sub(hlo::Mul(a, hlo::Log(hlo::Div(a, x))), gap);
+  Value deviance = hlo::Select(hlo::Lt(hlo::Abs(d), FullLike(d, 0.5)), near, far);
+  Value z = hlo::Div(FullLike(a, 1), a);
+  Value tail = hlo::Mul(z, Polynomial(Square(z), {1.0 / 156, -691.0 / 360360, 1.0 / 1188,
+                                                  -1.0 / 1680, 1.0 / 1260, -1.0 / 360, 1.0 / 12}));
+  Value root = Times(hlo::Log(Times(a, 2 * std::numbers::pi)), 0.5);
+  Value large = hlo::Neg(hlo::Add(hlo::Add(deviance, tail), root));
+  return hlo::Select(hlo::Lt(a, FullLike(a, 10)), small, large);
+}
+
 namespace {
 
 using Values = std::vector<Value>;
@@ -63,43 +80,13 @@ constexpr double kTemme[][16] = {
 double Epsilon(Value x) { return x.dtype() == DType::kF64 ? 0x1p-53 : 0x1p-24; }
 bool Is64(Value x) { return x.dtype() == DType::kF64; }
 
-// Repeats `step` where `open` until it says that nothing changes any more; it gets the number of
-// the step, from 1 on, and the state, whose first value is the sum.
+// Repeats `step` where `open`; it gets the number of the step, from 1 on, and the state, whose
+// first value is the sum.
 template <typename F>
 Value Sum(Value open, const Values& state, F step) {
-  constexpr int kLimit = 2000;
-  Values inits{hlo::Scalar(state[0].builder(), state[0].dtype(), 1), open};
-  inits.insert(inits.end(), state.begin(), state.end());
-  auto cond = [&](Builder&, std::span<const Value> v) {
-    Value any = hlo::Reduce(v[1], Range(open.rank()), hlo::Reducer::kOr);
-    return Values{hlo::And(any, hlo::Le(v[0], FullLike(v[0], kLimit)))};
-  };
-  auto body = [&](Builder&, std::span<const Value> v) {
-    auto [done, next] = step(FitTo(v[0], v[2]), Values(v.begin() + 2, v.end()));
-    Values out{Plus(v[0], 1), hlo::And(v[1], hlo::Not(done))};
-    for (size_t i = 0; i < next.size(); ++i) {
-      out.push_back(hlo::Select(v[1], next[i], v[i + 2]));
-    }
-    return out;
-  };
-  return hlo::While(inits, cond, body)[2];
-}
-using Step = std::pair<Value, Values>;
-
-// log(x^a exp(-x) / gamma(a + 1)). From a = 10 on by Stirling's series, where
-// a log(a / x) + x - a = x ((1 + d) log(1 + d) - d) with d = (a - x) / x.
-Value LogFactor(Value a, Value x) {
-  Value small = hlo::Sub(hlo::Sub(hlo::Mul(a, hlo::Log(x)), x), Lgamma(Plus(a, 1)));
-  Value gap = hlo::Sub(a, x), d = hlo::Div(gap, x);
-  Value near = hlo::Mul(x, hlo::Sub(hlo::Mul(Plus(d, 1), hlo::Log1p(d)), d));
-  Value far = hlo::Sub(hlo::Mul(a, hlo::Log(hlo::Div(a, x))), gap);
-  Value deviance = hlo::Select(hlo::Lt(hlo::Abs(d), FullLike(d, 0.5)), near, far);
-  Value z = hlo::Div(FullLike(a, 1), a);
-  Value tail = hlo::Mul(z, Polynomial(Square(z), {1.0 / 156, -691.0 / 360360, 1.0 / 1188,
-                                                  -1.0 / 1680, 1.0 / 1260, -1.0 / 360, 1.0 / 12}));
-  Value root = Times(hlo::Log(Times(a, 2 * std::numbers::pi)), 0.5);
-  Value large = hlo::Neg(hlo::Add(hlo::Add(deviance, tail), root));
-  return hlo::Select(hlo::Lt(a, FullLike(a, 10)), small, large);
+  return RepeatWhereOpen(open, state, 1, [&](Value number, const Values& v) {
+    return step(FitTo(number, v[0]), v);
+  })[0];
 }
 
 // P by its series at x = 0 (DLMF 8.11.4), without the factor.
@@ -108,7 +95,7 @@ Value LowerSeries(Value open, Value a, Value x) {
   return Sum(open, {one, one}, [&](Value k, const Values& v) {
     Value term = hlo::Mul(v[1], hlo::Div(x, hlo::Add(a, k)));
     Value sum = hlo::Add(v[0], term);
-    return Step{hlo::Le(term, Times(sum, Epsilon(x))), {sum, term}};
+    return Round{hlo::Le(term, Times(sum, Epsilon(x))), {sum, term}};
   });
 }
 
@@ -119,7 +106,7 @@ Value UpperSeries(Value open, Value a, Value x) {
     Value power = hlo::Neg(hlo::Mul(v[1], hlo::Div(x, k)));
     Value term = hlo::Div(power, hlo::Add(a, k));
     Value sum = hlo::Add(v[0], term);
-    return Step{hlo::Le(hlo::Abs(term), Times(hlo::Abs(sum), Epsilon(x))), {sum, power}};
+    return Round{hlo::Le(hlo::Abs(term), Times(hlo::Abs(sum), Epsilon(x))), {sum, power}};
   });
   Value log = hlo::Sub(hlo::Mul(a, hlo::Log(x)), Lgamma(Plus(a, 1)));
   return hlo::Neg(hlo::Add(hlo::Expm1(log), hlo::Mul(hlo::Mul(a, hlo::Exp(log)), sum)));
@@ -143,7 +130,7 @@ Value UpperFraction(Value open, Value a, Value x) {
     Value scale = Where(hlo::Gt(hlo::Abs(p), FullLike(p, big)), 1 / big, one);
     auto scaled = [&](Value u) { return hlo::Mul(u, scale); };
     Values next{hlo::Select(none, v[0], ratio), scaled(p), scaled(q), scaled(v[1]), scaled(v[2])};
-    return Step{done, next};
+    return Round{done, next};
   });
 }
 
@@ -194,7 +181,7 @@ Value IncompleteGamma(Value a, Value x) {
   Value open_upper = hlo::And(open, upper), open_lower = hlo::And(open, hlo::Not(upper));
 
   // Where the factor is 0, the rest may overflow.
-  Value factor = hlo::Exp(LogFactor(a, x)), nothing = IsZero(factor);
+  Value factor = hlo::Exp(LogPoisson(a, x)), nothing = IsZero(factor);
   open_lower = hlo::And(open_lower, hlo::Not(nothing));
   Value open_fraction = hlo::And(hlo::And(open_upper, fraction), hlo::Not(nothing));
   Value p = Where(nothing, 0, hlo::Mul(factor, LowerSeries(open_lower, a, x)));

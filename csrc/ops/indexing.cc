@@ -422,9 +422,16 @@ struct IndexFill {
 // ---- At the autograd key. Torch's own gradients of these values select what was filled, a
 // data-dependent shape; that of `where` sums the same elements without waiting.
 
+// Where it is not, the kernels below autograd raise as PyTorch does.
+bool IsDifferentiableFill(const at::Tensor& self, const at::Tensor& value) {
+  return HasGradient(value) && value.dim() == 0 &&
+         (self.is_floating_point() || self.is_complex()) &&
+         c10::canCast(value.scalar_type(), self.scalar_type());
+}
+
 at::Tensor MaskedFillGrad(c10::DispatchKeySet keys, const at::Tensor& self, const at::Tensor& mask,
                           const at::Tensor& value) {
-  if (!HasGradient(value) || value.dim() != 0 || mask.scalar_type() != at::kBool) {
+  if (!IsDifferentiableFill(self, value) || mask.scalar_type() != at::kBool) {
     return at::_ops::masked_fill_Tensor::redispatch(ToTorchAutograd(keys), self, mask, value);
   }
   return at::where(mask, value.to(self.scalar_type()), self);
@@ -432,7 +439,7 @@ at::Tensor MaskedFillGrad(c10::DispatchKeySet keys, const at::Tensor& self, cons
 
 at::Tensor IndexFillGrad(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim,
                          const at::Tensor& index, const at::Tensor& value) {
-  if (!HasGradient(value) || value.dim() != 0) {
+  if (!IsDifferentiableFill(self, value)) {
     return at::_ops::index_fill_int_Tensor::redispatch(ToTorchAutograd(keys), self, dim, index,
                                                        value);
   }

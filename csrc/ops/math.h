@@ -25,5 +25,7 @@ hlo::Value Erfcx(hlo::Value x);  // exp(x * x) erfc(x)
 hlo::Value ErfInv(hlo::Value x);
 hlo::Value Lgamma(hlo::Value x);
 hlo::Value Digamma(hlo::Value x);
+// log(x^a exp(-x) / gamma(a + 1)): of an integer a, the log of its Poisson probability.
+hlo::Value LogPoisson(hlo::Value a, hlo::Value x);
 
 }  // namespace torch_xla::ops

@@ -16,6 +16,7 @@
 #include <ATen/ops/mv_ops.h>
 #include <ATen/ops/vdot_ops.h>
 
+#include "aten/mutation_adapter.h"
 #include "hlo/dot.h"
 #include "ops/lowering.h"
 
@@ -261,7 +262,8 @@ struct ScaledMm {
   }
   // Compilers look for this form: operands scaled in the wider type, then multiplied.
   static Value Lower(const Shape& out, Value a, Value b, Value scale_a, Value scale_b,
-                     std::optional<Value> bias, std::optional<Value>, std::optional<DType>, bool) {
+                     std::optional<Value> bias, std::optional<Value> scale_result,
+                     std::optional<DType> dtype, bool) {
     auto scaled = [](Value x, Value scale) {
       if (scale.shape().numel() == 1) scale = hlo::Reshape(scale, {});
       return hlo::Mul(hlo::ConvertTo(x, DType::kF32), hlo::BroadcastTo(scale, x.dims()));
@@ -270,6 +272,10 @@ struct ScaledMm {
     if (bias) {
       Value row = hlo::Reshape(hlo::ConvertTo(*bias, DType::kF32), {out.dims[1]});
       y = hlo::Add(y, hlo::BroadcastTo(row, out.dims));
+    }
+    // As the CPU has it: of a float8 result that is asked for by name.
+    if (scale_result && dtype && IsFloat8(*dtype)) {
+      y = hlo::Div(y, hlo::BroadcastTo(hlo::Reshape(*scale_result, {}), out.dims));
     }
     return hlo::ConvertTo(y, out.dtype);
   }
@@ -292,10 +298,18 @@ at::Tensor ScaledMmV2(const at::Tensor& a, const at::Tensor& b, at::TensorList s
 // Torch's own writes through out's storage.
 at::Tensor& MatmulOut(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
   at::Tensor product = at::matmul(a, b);
-  TORCH_CHECK(out.scalar_type() == product.scalar_type(), "Expected out tensor to have dtype ",
-              product.scalar_type(), ", but got ", out.scalar_type(), " instead");
+  CheckOut(out, product);
   at::native::resize_output(out, product.sizes());
   return out.copy_(product);
+}
+
+at::Tensor& MatmulOutGrad(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
+  TORCH_CHECK(!at::GradMode::is_enabled() ||
+                  !(a.requires_grad() || b.requires_grad() || out.requires_grad()),
+              "matmul(): functions with out=... arguments don't support automatic "
+              "differentiation, but one of the arguments requires grad.");
+  at::AutoDispatchBelowAutograd below;
+  return MatmulOut(a, b, out);
 }
 
 }  // namespace
@@ -325,7 +339,7 @@ XLA_OPS(m) {
   Register<at::_ops::_trilinear, Trilinear>(m);
 }
 
-TORCH_LIBRARY_IMPL(aten, AutogradXLA, m) { m.impl("matmul.out", TORCH_FN(MatmulOut)); }
+TORCH_LIBRARY_IMPL(aten, AutogradXLA, m) { m.impl("matmul.out", TORCH_FN(MatmulOutGrad)); }
 
 }  // namespace ops
 }  // namespace torch_xla

@@ -32,7 +32,6 @@ Value Degree(Value n) {
   Value inside = hlo::Lt(hlo::Abs(n), FullLike(n, 0x1p63));
   return Where(inside, Trunc(n), -1);
 }
-Value Const(Value like, double v) { return FullLike(like, v); }
 Value IsEven(Value n) { return IsZero(hlo::Sub(n, Times(hlo::Floor(Times(n, 0.5)), 2))); }
 
 // The polynomial of degree n >= 1 where `open`, from those of degrees 0 and 1, 1 and `first`;
@@ -51,7 +50,7 @@ Value Recur(Value open, Value n, Value first, F next) {
     Value q = hlo::Select(go, next(k, v[1], v[2]), v[1]);
     return Values{Plus(v[0], 1), q, v[1]};
   };
-  const Value inits[] = {hlo::ScalarInt(n.builder(), DType::kS64, 1), first, Const(n, 1)};
+  const Value inits[] = {hlo::ScalarInt(n.builder(), DType::kS64, 1), first, FullLike(n, 1)};
   return hlo::While(inits, cond, body)[1];
 }
 
@@ -65,20 +64,20 @@ template <Kind kKind>
 Value AtEnd(Value n, bool right) {
   if (kKind == Kind::kU) return Plus(n, 1);
   if (kKind == (right ? Kind::kW : Kind::kV)) return Plus(Times(n, 2), 1);
-  return Const(n, 1);
+  return FullLike(n, 1);
 }
 
 template <Kind kKind, bool kShifted>
 Value Chebyshev(Value original, Value n) {
   n = Degree(n);
   Value x = kShifted ? Plus(hlo::Add(original, original), -1) : original;
-  Value at_one = hlo::Eq(original, Const(x, 1));
-  Value at_minus_one = hlo::Eq(original, Const(x, kShifted ? 0 : -1));
+  Value at_one = hlo::Eq(original, FullLike(x, 1));
+  Value at_minus_one = hlo::Eq(original, FullLike(x, kShifted ? 0 : -1));
   Value one = AtEnd<kKind>(n, true), minus_one = AtEnd<kKind>(n, false);
   minus_one = hlo::Select(IsEven(n), minus_one, hlo::Neg(minus_one));
 
   constexpr double kFrom = kKind == Kind::kT ? 6 : !kShifted ? 8 : kKind == Kind::kW ? 4 : 6;
-  Value closed = hlo::And(hlo::Gt(n, Const(n, kFrom)), hlo::Lt(hlo::Abs(x), Const(x, 1)));
+  Value closed = hlo::And(hlo::Gt(n, FullLike(n, kFrom)), hlo::Lt(hlo::Abs(x), FullLike(x, 1)));
   Value a = hlo::Atan2(hlo::Sqrt(hlo::Mul(RSub(1, x), Plus(x, 1))), x);
   Value half = Times(a, 0.5), middle = hlo::Mul(Plus(n, 0.5), a), next = hlo::Mul(Plus(n, 1), a);
   Value form;
@@ -89,11 +88,11 @@ Value Chebyshev(Value original, Value n) {
     Value limit = hlo::Div(hlo::Mul(Plus(n, 1), hlo::Cos(next)), x);
     form = hlo::Select(IsZero(sine), limit, hlo::Div(hlo::Sin(next), sine));
   } else if (kKind == Kind::kV) {
-    Value edge = hlo::Eq(hlo::Sin(half), Const(x, 1));
+    Value edge = hlo::Eq(hlo::Sin(half), FullLike(x, 1));
     form = hlo::Select(edge, minus_one, hlo::Div(hlo::Cos(middle), hlo::Cos(half)));
   } else {
-    Value edge = hlo::Eq(hlo::Cos(half), Const(x, 1));
-    Value limit = hlo::Select(hlo::Gt(original, Const(x, 0)), one, minus_one);
+    Value edge = hlo::Eq(hlo::Cos(half), FullLike(x, 1));
+    Value limit = hlo::Select(hlo::Gt(original, FullLike(x, 0)), one, minus_one);
     form = hlo::Select(edge, limit, hlo::Div(hlo::Sin(middle), hlo::Sin(half)));
   }
 
@@ -113,7 +112,7 @@ Value Chebyshev(Value original, Value n) {
 template <bool kHe>
 Value Hermite(Value x, Value n) {
   n = Degree(n);
-  Value large = hlo::Gt(n, Const(n, n.dtype() == DType::kF64 ? 512 : 128));
+  Value large = hlo::Gt(n, FullLike(n, n.dtype() == DType::kF64 ? 512 : 128));
   Value first = kHe ? x : hlo::Add(x, x);
   Value y = Recur(hlo::Not(large), n, first, [&](Value k, Value q, Value p) {
     return hlo::Sub(hlo::Mul(first, q), hlo::Mul(kHe ? k : Times(k, 2), p));
@@ -133,13 +132,13 @@ Value Laguerre(Value x, Value n) {
 
 Value Legendre(Value x, Value n) {
   n = Degree(n);
-  Value end = hlo::Eq(hlo::Abs(x), Const(x, 1));
+  Value end = hlo::Eq(hlo::Abs(x), FullLike(x, 1));
   Value y = Recur(hlo::Not(end), n, x, [&](Value k, Value q, Value p) {
     Value up = hlo::Mul(hlo::Mul(Plus(Times(k, 2), 1), x), q);
     return hlo::Div(hlo::Sub(up, hlo::Mul(k, p)), Plus(k, 1));
   });
-  Value positive = hlo::Or(hlo::Gt(x, Const(x, 0)), IsEven(n));
-  Value sign = hlo::Select(positive, Const(x, 1), Const(x, -1));
+  Value positive = hlo::Or(hlo::Gt(x, FullLike(x, 0)), IsEven(n));
+  Value sign = hlo::Select(positive, FullLike(x, 1), FullLike(x, -1));
   return OfDegree(n, hlo::Select(end, sign, y));
 }
 

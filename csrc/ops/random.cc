@@ -190,6 +190,11 @@ at::Tensor BernoulliSelf(const at::Tensor& self, Generator generator) {
   return BernoulliTensor(out, self, generator);
 }
 
+at::Tensor& BernoulliOut(const at::Tensor& p, Generator generator, at::Tensor& out) {
+  at::native::resize_output(out, p.sizes());
+  return BernoulliTensor(out, p, std::move(generator));
+}
+
 at::Tensor BernoulliP(const at::Tensor& self, double p, Generator generator) {
   at::Tensor out = at::empty(self.sizes(), self.options());
   return BernoulliFloat(out, p, generator);
@@ -362,6 +367,7 @@ XLA_OPS(m) {
   m.impl("bernoulli_.Tensor", TORCH_FN(BernoulliTensor));
   m.impl("bernoulli", TORCH_FN(BernoulliSelf));
   m.impl("bernoulli.p", TORCH_FN(BernoulliP));
+  m.impl("bernoulli.out", TORCH_FN(BernoulliOut));
   m.impl("random_", TORCH_FN(RandomAll));
   m.impl("random_.from", TORCH_FN(RandomFrom));
   m.impl("random_.to", TORCH_FN(RandomTo));

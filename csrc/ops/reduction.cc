@@ -109,8 +109,6 @@ at::Tensor ProductOfHalves(at::Tensor x, int64_t dim) {
   return x.squeeze(dim);
 }
 
-bool IsHalf(at::ScalarType t) { return t == at::kHalf || t == at::kBFloat16; }
-
 at::Tensor ProdDimGrad(c10::DispatchKeySet keys, const at::Tensor& self, int64_t dim, bool keepdim,
                        std::optional<at::ScalarType> dtype) {
   if (!HasGradient(self) || self.dim() == 0) {
@@ -118,7 +116,8 @@ at::Tensor ProdDimGrad(c10::DispatchKeySet keys, const at::Tensor& self, int64_t
   }
   at::ScalarType to = dtype.value_or(self.scalar_type());
   if (self.size(dim) == 0) return self.sum(dim, keepdim, dtype).add(1);
-  at::Tensor y = ProductOfHalves(self.to(IsHalf(to) ? at::kFloat : to), dim).to(to);
+  at::Tensor y =
+      ProductOfHalves(self.to(c10::isReducedFloatingType(to) ? at::kFloat : to), dim).to(to);
   return keepdim ? y.unsqueeze(c10::maybe_wrap_dim(dim, self.dim())) : y;
 }
 

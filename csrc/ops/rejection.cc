@@ -9,43 +9,14 @@
 #include <limits>
 #include <numbers>
 
-#include "hlo/control.h"
+#include "ops/math.h"
 #include "ops/random.h"
+#include "ops/repeat.h"
 
 namespace torch_xla::ops {
 namespace {
 
 using Values = std::vector<Value>;
-
-// What a round makes of each element: whether it is finished, and its next state.
-struct Round {
-  Value finished;
-  Values state;
-};
-
-// Rounds number `first` and on over the elements that are `open`; each keeps the state of its last.
-// The limit is far beyond what any parameters need and ends the loop for numbers that compare as
-// nothing.
-template <typename F>
-Values Repeat(Value open, const Values& state, int first, F round) {
-  constexpr int kLimit = 2000;
-  Values inits{hlo::ScalarInt(open.builder(), DType::kU32, first), open};
-  inits.insert(inits.end(), state.begin(), state.end());
-  auto cond = [](Builder&, std::span<const Value> v) {
-    Value any = hlo::Reduce(v[1], {0}, hlo::Reducer::kOr);
-    return Values{hlo::And(any, hlo::Lt(v[0], FullLike(v[0], kLimit)))};
-  };
-  auto body = [&](Builder&, std::span<const Value> v) {
-    Round r = round(v[0], Values(v.begin() + 2, v.end()));
-    Values next{Plus(v[0], 1), hlo::And(v[1], hlo::Not(r.finished))};
-    for (size_t i = 0; i < r.state.size(); ++i) {
-      next.push_back(hlo::Select(v[1], r.state[i], v[i + 2]));
-    }
-    return next;
-  };
-  Values end = hlo::While(inits, cond, body);
-  return {end.begin() + 2, end.end()};
-}
 
 Value Flat(Value x, const Shape& out, DType dtype) {
   x = hlo::BroadcastTo(hlo::ConvertTo(x, dtype), out.dims);
@@ -83,7 +54,7 @@ Gamma DrawGamma(const RandomBits& bits, Value alpha) {
     accepted = hlo::And(accepted, hlo::Gt(y, FullLike(y, 0)));
     return Round{accepted, {hlo::Mul(y, Square(y))}};
   };
-  Value v = Repeat(positive, {FullLike(d, 1)}, 1, round)[0];
+  Value v = RepeatWhereOpen(positive, {FullLike(d, 1)}, 1, round)[0];
   Value u = block(hlo::ScalarInt(d.builder(), DType::kU32, 0)).OpenUniform(t);
   Value log_scale = Where(small, hlo::Div(hlo::Log(u), alpha), 0);
   return {hlo::Mul(d, v), Where(positive, log_scale, -HUGE_VAL)};
@@ -119,24 +90,6 @@ Value Dirichlet(const RandomBits& bits, Inputs in, const Shape& out) {
 }
 
 // ---- Poisson and binomial
-
-// log of the Poisson probability exp(-mean) mean^k / k!, with Stirling's series for k! taken apart
-// so that nothing large cancels (C. Loader, "Fast and accurate computation of binomial
-// probabilities", 2000). k is an integer.
-Value LogPoisson(Value k, Value mean) {
-  Value d = hlo::Div(hlo::Sub(k, mean), mean);
-  Value deviance = hlo::Mul(mean, hlo::Sub(hlo::Mul(Plus(d, 1), hlo::Log1p(d)), d));
-  Value z = hlo::Div(FullLike(k, 1), k), z2 = Square(z);
-  Value tail = hlo::Mul(z, Polynomial(z2, {-1.0 / 1680, 1.0 / 1260, -1.0 / 360, 1.0 / 12}));
-  auto exact = [&](double at, double value) {
-    tail = Where(hlo::Eq(k, FullLike(k, at)), value, tail);
-  };
-  exact(1, 0.08106146679532726);
-  exact(2, 0.04134069595540929);
-  Value root = Times(hlo::Log(Times(k, 2 * std::numbers::pi)), 0.5);
-  Value y = hlo::Neg(hlo::Add(hlo::Add(deviance, root), tail));
-  return hlo::Select(IsZero(k), hlo::Neg(mean), y);
-}
 
 // What the tables of W. Hoermann's transformed rejection have in common: a candidate
 // floor((2 a / us + b) u + centre) from a point of the unit square.
@@ -177,7 +130,7 @@ Value Poisson(const RandomBits& bits, Inputs in, const Shape& out) {
     k = hlo::Add(k, Where(hlo::Gt(second, floor), one, 0));
     return Round{hlo::Le(second, floor), {k, second}};
   };
-  Value few = Repeat(small, {zero, one}, 0, multiply)[0];
+  Value few = RepeatWhereOpen(small, {zero, one}, 0, multiply)[0];
 
   Value mean = Where(large, rate, 10);
   Hat hat;
@@ -194,7 +147,7 @@ Value Poisson(const RandomBits& bits, Inputs in, const Shape& out) {
     Value inside = hlo::Le(v, LogPoisson(c.k, mean));
     return Round{hlo::Or(Squeezed(c, hat), hlo::And(hlo::Not(outside), inside)), {c.k}};
   };
-  Value many = Repeat(large, {zero}, 0, attempt)[0];
+  Value many = RepeatWhereOpen(large, {zero}, 0, attempt)[0];
   Value x = hlo::Select(small, few, many);
   // An infinite rate is its own number.
   return hlo::Select(valid, x, Where(hlo::Gt(rate, zero), rate, NAN));
@@ -221,7 +174,7 @@ Value BinomialBelowHalf(const RandomBits& bits, Value active, Value count, Value
     k = hlo::Add(k, Where(hlo::Le(second, count), one, 0));
     return Round{hlo::Gt(second, count), {k, second}};
   };
-  Value few = Repeat(small, {zero, zero}, 0, skip)[0];
+  Value few = RepeatWhereOpen(small, {zero, zero}, 0, skip)[0];
 
   Value n = Where(large, count, 40), p = Where(large, prob, 0.5), q = RSub(1, p);
   Value np = hlo::Mul(n, p), nq = hlo::Mul(n, q);
@@ -243,7 +196,7 @@ Value BinomialBelowHalf(const RandomBits& bits, Value active, Value count, Value
     Value inside = hlo::Le(v, hlo::Sub(log_probability(c.k), mode));
     return Round{hlo::And(hlo::Not(outside), hlo::Or(Squeezed(c, hat), inside)), {c.k}};
   };
-  Value many = Repeat(large, {zero}, 0, attempt)[0];
+  Value many = RepeatWhereOpen(large, {zero}, 0, attempt)[0];
   return hlo::Select(large, many, few);
 }
 

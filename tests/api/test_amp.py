@@ -509,8 +509,6 @@ def lists(device, dtype):
     }
 
 
-FP32 = {"batch_norm", "add_float", "addcmul", "addcdiv", "atan2", "dot", "cross", "cat", "stack"}
-FP32 |= {"scatter_add", "index_put"}
 LOWER = {"matmul", "linear", "addmm", "mv", "bmm", "baddbmm", "einsum", "conv2d", "conv1d"}
 LOWER |= {"conv_transpose2d", "prelu", "sdpa", "relu", "add"}
 

@@ -99,7 +99,7 @@ def check(
     pairs = [(g, w) for g, w in zip(got_grads, want_grads, strict=True) if w is not None]
     for i, (g, w) in enumerate(pairs):
         assert_same(g, w, f"gradient {i}", **tolerance)
-    assert (host_runs() != before) == on_host, "ran on the host"
+    assert (host_runs() != before) == on_host, "what ran on the host is not what was expected"
 
 
 def check_error(fn: Callable[..., Any], *args: Any) -> None:

@@ -149,7 +149,11 @@ def test_what_an_argument_tells_stays_on_the_device():
     assert host_runs() == before
 
 
-@pytest.mark.parametrize("fn", [torch.unique, torch.nonzero, torch.bincount])
+def counts_from_one(x):
+    return torch.bincount(x, minlength=1)
+
+
+@pytest.mark.parametrize("fn", [torch.unique, torch.nonzero, torch.bincount, counts_from_one])
 def test_no_program_is_compiled_for_a_size_that_data_give(fn):
     def counted(n):
         x = (torch.arange(40) % n).to(DEVICE)

@@ -31,7 +31,8 @@ def test_slice(mode, dtype):
     results = sweep.sweep(list(chosen), mode, dtype, workers=2, progress=False)
     expected = sweep.Expected.read()
     found = {chosen[i]: r for i, r in results.items() if r.result != "skip"}
-    assert len(found) > len(chosen) * 0.2
+    least = 0.8 if (mode, dtype) == ("forward", "float32") else 0.2  # what has no such dtype
+    assert len(found) > len(chosen) * least
     unexpected = {
         name: (r.result, r.note)
         for name, r in found.items()
