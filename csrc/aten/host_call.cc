@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
@@ -269,6 +270,10 @@ class HostCall final : public c10::OperatorKernel {
     size_t n = op.schema().arguments().size();
     std::vector<IValue> args(stack->end() - static_cast<ptrdiff_t>(n), stack->end());
     stack->resize(stack->size() - n);
+    // The host looks at it, after the program: one that raises would fail without a kind.
+    std::optional<int> check = op.schema().argumentIndexWithName("check_errors");
+    const bool checks = check && args[static_cast<size_t>(*check)].toBool();
+    if (checks) args[static_cast<size_t>(*check)] = false;
     record::Recording r(op_);
     std::string text = name_ + ' ';
     for (const IValue& v : args) {
@@ -287,6 +292,10 @@ class HostCall final : public c10::OperatorKernel {
     std::vector<at::Tensor> results;
     for (uint32_t i = 0; i < shapes.size(); ++i) {
       results.push_back(Wrap(ir::Value{node, i}, r.device()));
+    }
+    if (checks) {
+      at::_linalg_check_errors(results.back(), name_.substr(sizeof("aten::") - 1),
+                               args[0].toTensor().dim() == 2);
     }
     if (op.schema().returns()[0].type()->kind() == c10::TypeKind::ListType) {
       stack->push_back(results);

@@ -36,6 +36,23 @@ void WriteOut(const at::Tensor& out, const at::Tensor& result) {
   Unwrap(out).Write(Convert(Unwrap(result).value(), ToDType(out.scalar_type())));
 }
 
+// Sums and products without a dtype are computed in that of `out`.
+bool TakesDtypeOfOut(const c10::FunctionSchema& schema) {
+  for (const char* name : {"sum", "nansum", "prod", "cumsum", "cumprod"}) {
+    if (schema.name() == std::string("aten::") + name) return true;
+  }
+  return false;
+}
+
+void GiveDtypeOfOut(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& args,
+                    torch::jit::Stack& inner) {
+  std::optional<int> dtype = schema.argumentIndexWithName("dtype");
+  std::optional<int> out = schema.argumentIndexWithName("out");
+  if (!dtype || !out) return;
+  auto at = static_cast<size_t>(*dtype);
+  if (inner[at].isNone()) inner[at] = args[static_cast<size_t>(*out)].toTensor().scalar_type();
+}
+
 class Adapter final : public c10::OperatorKernel {
  public:
   explicit Adapter(Route route) : route_(std::move(route)) {}
@@ -50,6 +67,7 @@ class Adapter final : public c10::OperatorKernel {
       bool out = !route_.in_place && Mutates(schema.arguments()[i]);
       if (!out) inner.push_back(args[i]);
     }
+    if (!route_.in_place && TakesDtypeOfOut(schema)) GiveDtypeOfOut(schema, args, inner);
     route_.functional.callBoxed(inner);
     for (size_t i = 0; !route_.in_place && i < route_.mutated.size(); ++i) {
       CheckOut(args[route_.mutated[i]].toTensor(),

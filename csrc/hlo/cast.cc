@@ -12,9 +12,15 @@ Value ConvertTo(Value x, DType to) {
     Value zero = IsComplex(x.dtype()) ? FullLike(x, 0) : Full(b, x.shape(), 0);
     return Ne(x, zero);
   }
+  // Not by a conversion: XLA makes a product with a converted bool a choice between x and 0, which
+  // loses NaN.
+  if (x.dtype() == DType::kBool && IsFloat(to) && !IsFloat8(to)) {
+    Shape shape = x.shape().with(to);
+    return Select(x, Full(b, shape, 1), Full(b, shape, 0));
+  }
   if (IsComplex(x.dtype()) && !IsComplex(to)) x = Real(x);
   if (IsComplex(to) && !IsComplex(x.dtype())) {
-    Value re = Convert(x, RealPart(to));
+    Value re = ConvertTo(x, RealPart(to));
     return Complex(re, FullLike(re, 0));
   }
   // It has no infinity, and PyTorch gives its largest number where XLA would give NaN.

@@ -40,6 +40,7 @@
 #include <numbers>
 
 #include "ops/common.h"
+#include "ops/lowering.h"
 #include "ops/math.h"
 
 namespace torch_xla::ops {
@@ -74,9 +75,11 @@ struct ReluOp : Unary<Relu> {
 
 // NaN passes.
 struct Threshold {
-  static Shape Infer(const Arg& self, const at::Scalar&, const at::Scalar&) {
+  static Shape Infer(const Arg& self, const at::Scalar& threshold, const at::Scalar& value) {
     CheckImplemented(!IsComplex(self.dtype()) && self.dtype() != DType::kBool, "threshold_cpu",
                      self.dtype());
+    CheckFits(threshold, self.dtype());
+    CheckFits(value, self.dtype());
     return self.shape();
   }
   static Value Lower(const Shape&, Value x, Value threshold, Value value) {

@@ -19,6 +19,7 @@
 #include <numbers>
 
 #include "ops/common.h"
+#include "ops/lowering.h"
 #include "ops/math.h"
 
 namespace torch_xla::ops {
@@ -113,23 +114,53 @@ struct DivMode {
   }
 };
 
+// Modulo 2^bits, for which the low bits of an exponent are not enough, of which XLA's own power
+// takes six. To negative powers: 0 but for 1 and -1.
+Value IntegerPower(Value x, Value e) {
+  Value one = FullLike(x, 1), zero = FullLike(x, 0), y = one, factor = x, rest = e;
+  int64_t bits = static_cast<int64_t>(8 * ByteSize(x.dtype())) - (IsSigned(x.dtype()) ? 1 : 0);
+  Value low = one;
+  Value odd = hlo::Ne(hlo::And(e, low), zero);
+  for (int64_t i = 0; i < bits; ++i) {
+    y = hlo::Select(hlo::Ne(hlo::And(rest, low), zero), hlo::Mul(y, factor), y);
+    if (i + 1 == bits) break;
+    factor = Square(factor);
+    rest = hlo::ShiftRightLogical(rest, one);
+  }
+  if (!IsSigned(x.dtype())) return y;
+  Value inverse = hlo::Select(hlo::Eq(x, one), one, zero);
+  Value minus = FullLike(x, -1);
+  inverse = hlo::Select(hlo::Eq(x, minus), hlo::Select(odd, minus, one), inverse);
+  return hlo::Select(LtZero(e), inverse, y);
+}
+
+Value Power(Value x, Value e) { return IsInt(x.dtype()) ? IntegerPower(x, e) : hlo::Pow(x, e); }
+
 struct PowTensorScalar {
   static Shape Infer(const Arg& self, const at::Scalar& exponent) {
     DType t = Promote(self, exponent);
     TORCH_CHECK(!IsInt(t) || !exponent.isIntegral(true) || exponent.toLong() >= 0,
                 "Integers to negative integer powers are not allowed.");
+    if (IsInt(t)) CheckFits(exponent, t);
     return self.shape().with(t);
   }
   static Value Lower(const Shape& out, Value self, Number exponent) {
     Value x = Fit(self, out.with(Wide(out.dtype)));
-    return hlo::ConvertTo(Power(x, exponent), out.dtype);
+    return hlo::ConvertTo(ByExponent(x, exponent), out.dtype);
   }
 
  private:
   // Cheap where the exponent is one that programs use.
-  static Value Power(Value x, Number e) {
+  static Value ByExponent(Value x, Number e) {
     if (x.dtype() == DType::kBool) {  // the exponent is a bool, too
       return e.i == 0 ? hlo::FullLike(x, 1) : x;
+    }
+    if (IsInt(x.dtype())) {
+      Value y = FullLike(x, 1), factor = x;
+      for (auto n = static_cast<uint64_t>(e.i); n != 0; n >>= 1, factor = Square(factor)) {
+        if (n & 1) y = hlo::Mul(y, factor);
+      }
+      return y;
     }
     if (e.dtype != DType::kC128) {
       double p = e.real();
@@ -144,7 +175,7 @@ struct PowTensorScalar {
         if (p == -2) return hlo::Div(FullLike(x, 1), Square(x));
       }
     }
-    return hlo::Pow(x, FitTo(e.As(x.builder(), x.dtype()), x));
+    return Power(x, FitTo(e.As(x.builder(), x.dtype()), x));
   }
 };
 
@@ -154,7 +185,7 @@ struct PowTensorInput {
     return PowTensorScalar::Infer(self, exponent);
   }
   static Value Lower(const Shape& out, Value self, Value exponent) {
-    return LowerWide<hlo::Pow>(out, self, exponent);
+    return LowerWide<Power>(out, self, exponent);
   }
 };
 
@@ -179,9 +210,9 @@ at::Tensor& PowInPlace(at::Tensor& self, const at::Scalar& exponent) {
              : record::Kernel<Op, PowTensorInput>::Call(self, exponent);
 }
 
-struct PowTensorTensor : Binary<hlo::Pow> {
+struct PowTensorTensor : Binary<Power> {
   static Shape Infer(const Arg& a, const Arg& b) {
-    Shape out = Binary<hlo::Pow>::Infer(a, b);
+    Shape out = Binary<Power>::Infer(a, b);
     CheckImplemented(out.dtype != DType::kBool, "pow", out.dtype);
     return out;
   }
@@ -194,7 +225,7 @@ struct PowScalar {
   static Value Lower(const Shape& out, Value self, Value exponent) {
     if (out.dtype == DType::kBool)  // b ** e is b or not e
       return hlo::Or(Fit(self, out), hlo::Not(Fit(exponent, out)));
-    return LowerWide<hlo::Pow>(out, self, exponent);
+    return LowerWide<Power>(out, self, exponent);
   }
 };
 

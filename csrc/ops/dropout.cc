@@ -60,6 +60,8 @@ struct DropoutBackward {
 at::Tensor Dropout(const at::Tensor& input, double p, bool train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (p == 0 || !train || input.numel() == 0) return input;
+  TORCH_CHECK(!c10::isIntegralType(input.scalar_type(), /*includeBool=*/true),
+              "result type Float can't be cast to the desired output type ", input.scalar_type());
   return std::get<0>(at::native_dropout(input, p, train));
 }
 

@@ -16,6 +16,7 @@
 #include <ATen/ops/where_ops.h>
 
 #include "ops/common.h"
+#include "ops/lowering.h"
 
 namespace torch_xla::ops {
 namespace {
@@ -41,6 +42,7 @@ struct AddSub {
                 "For non-complex input tensors, argument alpha must not be a complex number.");
     TORCH_CHECK(!alpha.isBoolean() || out.dtype == DType::kBool,
                 "Boolean alpha only supported for Boolean results.");
+    if (IsInt(out.dtype)) CheckFits(alpha, out.dtype);
     if (kSubtract) CheckNotBool(self.dtype(), other.dtype());
     return out;
   }
@@ -126,7 +128,7 @@ struct LerpTensor {
 // out = self + value * t1 * t2, or self + value * t1 / t2.
 template <bool kDivide>
 struct Addc {
-  static Shape Infer(const Arg& self, const Arg& t1, const Arg& t2, const at::Scalar&) {
+  static Shape Infer(const Arg& self, const Arg& t1, const Arg& t2, const at::Scalar& value) {
     // PyTorch's words, up to the double blank.
     TORCH_CHECK(!kDivide || !IsIntOrBool(t1.dtype()) || !IsIntOrBool(t2.dtype()),
                 "Integer division with addcdiv is no longer supported, and in a future  release "
@@ -137,6 +139,7 @@ struct Addc {
                 "(input + value * tensor1 / tensor2), for all dtypes.");
     DType t = Promote({self, t1, t2});
     CheckImplemented(t != DType::kBool, kDivide ? "addcdiv_cpu_out" : "addcmul_cpu_out", t);
+    if (IsInt(t)) CheckFits(value, t);
     return {t, Broadcast({self, t1, t2})};
   }
   static Value Lower(const Shape& out, Value self, Value t1, Value t2, Factor value) {
@@ -169,6 +172,9 @@ struct Clamp {
       if (bound) out.dtype = Promote(Arg(out, self.wrapped()), *bound);
     }
     CheckClampType(out.dtype);
+    for (const MaybeScalar& bound : {min, max}) {
+      if (bound) CheckFits(*bound, out.dtype);
+    }
     return out;
   }
   static Value Lower(const Shape& out, Value self, std::optional<Value> min,
@@ -202,6 +208,7 @@ struct ClampOne {
   static Shape Infer(const Arg& self, const at::Scalar& bound) {
     Shape out = self.shape().with(Promote(self, bound));
     CheckClampType(out.dtype);
+    CheckFits(bound, out.dtype);
     return out;
   }
   static Value Lower(const Shape& out, Value self, Value bound) {

@@ -134,6 +134,10 @@ struct IndexPut {
     values = Fit(values, out.with(plan.out));
     if (plan.indexed.empty()) return accumulate ? hlo::Add(self, values) : values;
     if (values.shape().numel() == 0) return self;
+    if (accumulate && Wide(out.dtype) != out.dtype) {  // rounded once
+      Shape wide = out.with(Wide(out.dtype));
+      return hlo::ConvertTo(Lower(wide, Widen(self), indices, Widen(values), true), out.dtype);
+    }
     return hlo::Scatter(self, plan.Coordinates(self.dims(), indices), values,
                         {.update_window_dims = plan.offsets,
                          .inserted_window_dims = plan.indexed,
@@ -265,10 +269,11 @@ std::optional<at::Tensor> SameForAll(const at::Tensor& self, const MaskPlace& pl
 // What index_put makes of self where it needs no positions.
 std::optional<at::Tensor> PutByMask(const at::Tensor& self, const Indices& indices,
                                     const at::Tensor& values, bool accumulate) {
-  if (values.scalar_type() != self.scalar_type()) return {};
+  const bool one = !accumulate && values.numel() == 1;
+  if (values.scalar_type() != self.scalar_type() && !one) return {};
   std::optional<MaskPlace> place = OnlyMask(self, indices);
   if (!place) return {};
-  if (!accumulate && values.numel() == 1) {
+  if (one) {  // of any type and on any device, as in PyTorch
     return record::Kernel<at::_ops::masked_fill_Tensor, MaskedFill>::Call(self, place->over_self,
                                                                           values.reshape({}));
   }
@@ -359,7 +364,9 @@ struct IndexAdd {
   }
   static Value Lower(const Shape&, Value self, int64_t dim, Value index, Value source,
                      Factor alpha) {
-    return DimScatter(self, dim, index, alpha.Times(source), Combine(hlo::Reducer::kSum));
+    Value sum = DimScatter(Widen(self), dim, index, alpha.Times(Widen(source)),
+                           Combine(hlo::Reducer::kSum));
+    return hlo::ConvertTo(sum, self.dtype());
   }
 };
 

@@ -22,6 +22,11 @@ void CheckFloating(const char* kernel, const at::Tensor& self) {
 // ---- Distributions on [n].
 
 Value Uniform(const RandomBits& bits, Inputs in, const Shape& out) {
+  if (IsComplex(out.dtype)) {  // each part by itself
+    int64_t n = out.numel();
+    Value parts = Uniform(bits, in, {RealPart(out.dtype), {2 * n}});
+    return hlo::Complex(hlo::SliceDim(parts, 0, 0, n), hlo::SliceDim(parts, 0, n, 2 * n));
+  }
   DType t = Wide(out.dtype);
   Value u = hlo::ConvertTo(bits.Uniform(out.dtype), t);
   Value from = FitTo(in[0], u), to = FitTo(in[1], u);
@@ -32,12 +37,13 @@ Value Uniform(const RandomBits& bits, Inputs in, const Shape& out) {
 }
 
 Value Normal(const RandomBits& bits, Inputs in, const Shape& out) {
-  if (IsComplex(out.dtype)) {  // half of the variance in each part; the mean is real
+  if (IsComplex(out.dtype)) {  // half of the variance in each part, each with the mean
     Value z = bits.Normal(RealPart(out.dtype));
     int64_t n = out.numel();
     z = Times(hlo::Mul(z, FitTo(in[1], z)), std::sqrt(0.5));
     Value re = hlo::SliceDim(z, 0, 0, n);
-    return hlo::Complex(hlo::Add(re, FitTo(in[0], re)), hlo::SliceDim(z, 0, n, 2 * n));
+    Value mean = FitTo(in[0], re), im = hlo::SliceDim(z, 0, n, 2 * n);
+    return hlo::Complex(hlo::Add(re, mean), hlo::Add(im, mean));
   }
   Value z = bits.Normal(Wide(out.dtype));
   return hlo::Add(hlo::Mul(z, FitTo(in[1], z)), FitTo(in[0], z));
@@ -101,12 +107,12 @@ Value Permutation(const RandomBits& bits, Inputs, const Shape&) {
 // ---- Kernels.
 
 at::Tensor& UniformInPlace(at::Tensor& self, double from, double to, Generator generator) {
-  CheckFloating("check_uniform_bounds", self);
+  DType part = RealPart(ToDType(self.scalar_type()));
+  CheckImplemented(IsFloat(part), "check_uniform_bounds", ToDType(self.scalar_type()));
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
               " > to=", to);
-  TORCH_CHECK(to - from <= hlo::MaxFinite(ToDType(self.scalar_type())),
-              "uniform_ expects to-from <= std::numeric_limits<", c10::toString(self.scalar_type()),
-              ">::max(), but found to=", to, " and from=", from,
+  TORCH_CHECK(to - from <= hlo::MaxFinite(part), "uniform_ expects to-from <= std::numeric_limits<",
+              c10::toString(self.scalar_type()), ">::max(), but found to=", to, " and from=", from,
               " which result in to-from to exceed the limit");
   return Fill<Uniform>("aten::uniform_", self, generator, {Input(from), Input(to)});
 }
@@ -169,11 +175,13 @@ at::Tensor& CauchyInPlace(at::Tensor& self, double median, double sigma, Generat
 }
 
 at::Tensor& GeometricInPlace(at::Tensor& self, double p, Generator generator) {
+  CheckImplemented(!self.is_complex(), "geometric_cpu", ToDType(self.scalar_type()));
   TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
   return Fill<Geometric>("aten::geometric_", self, generator, {Input(p)});
 }
 
 at::Tensor& BernoulliFloat(at::Tensor& self, double p, Generator generator) {
+  CheckImplemented(!self.is_complex(), "bernoulli_scalar_cpu_", ToDType(self.scalar_type()));
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
   return Fill<Bernoulli>("aten::bernoulli_", self, generator, {Input(p)});
 }
@@ -245,12 +253,15 @@ void CheckIntegerBound(const char* name, int64_t v, const at::Tensor& self) {
 }
 
 at::Tensor& RandomAll(at::Tensor& self, Generator generator) {
+  CheckImplemented(!self.is_complex(), "random_kernel_cpu", ToDType(self.scalar_type()));
   auto range = static_cast<uint64_t>(LargestInteger(self.scalar_type())) + 1;
   return FillIntegers(self, 0, range, generator);
 }
 
 at::Tensor& RandomFrom(at::Tensor& self, int64_t from, std::optional<int64_t> to,
                        Generator generator) {
+  TORCH_CHECK(!self.is_complex(),
+              "check_random_bounds handles only integral, floating-point and boolean types");
   CheckIntegerBound("from", from, self);
   if (to.has_value()) {
     TORCH_CHECK(from < *to, "random_ expects 'from' to be less than 'to', but got from=", from,

@@ -74,6 +74,9 @@ Value ScatterDim(Value x, int64_t dim, Value index, Value src, const hlo::Body& 
 
 Value ScatterReduce(Value x, Value src, std::string_view reduce, bool include_self,
                     const ScatterFn& scatter) {
+  if (DType t = x.dtype(); Wide(t) != t) {  // rounded once, and counted beyond 256
+    return hlo::ConvertTo(ScatterReduce(Widen(x), Widen(src), reduce, include_self, scatter), t);
+  }
   hlo::Reducer reducer = reduce == "prod"   ? hlo::Reducer::kProd
                          : reduce == "amax" ? hlo::Reducer::kMax
                          : reduce == "amin" ? hlo::Reducer::kMin
@@ -161,7 +164,8 @@ struct ScatterAdd {
     return InferScatter("scatter_add", self, dim, index, src);
   }
   static Value Lower(const Shape&, Value self, int64_t dim, Value index, Value src) {
-    return Along(self, dim, index, src, Combine(hlo::Reducer::kSum));
+    Value sum = Along(Widen(self), dim, index, Widen(src), Combine(hlo::Reducer::kSum));
+    return hlo::ConvertTo(sum, self.dtype());
   }
 };
 
@@ -178,8 +182,9 @@ struct ScatterSrcReduce {
 };
 
 struct ScatterValue {
-  static Shape Infer(const Arg& self, int64_t dim, const Arg& index, const at::Scalar&) {
+  static Shape Infer(const Arg& self, int64_t dim, const Arg& index, const at::Scalar& value) {
     CheckIndex("scatter", self, dim, index, nullptr);
+    CheckFits(value, self.dtype());
     return self.shape();
   }
   static Value Lower(const Shape& out, Value self, int64_t dim, Value index, Value value) {
@@ -205,6 +210,8 @@ struct ScatterReduceTwo {
     TORCH_CHECK(reduce == "sum" || reduce == "prod" || reduce == "mean" || reduce == "amax" ||
                     reduce == "amin",
                 "reduce argument must be either sum, prod, mean, amax or amin, got ", reduce, ".");
+    CheckImplemented(reduce != "mean" || self.dtype() != DType::kBool,
+                     "scatter_gather_tensor_cpu_reduce_mean", self.dtype());
     return InferScatter("scatter", self, dim, index, src);
   }
   static Value Lower(const Shape&, Value self, int64_t dim, Value index, Value src,
