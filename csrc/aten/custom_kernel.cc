@@ -1,5 +1,6 @@
 #include "aten/custom_kernel.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -53,10 +54,6 @@ const ir::OpDef& OpOf(const std::string& name, ir::LowerFn lower) {
   if (!it->second) it->second = std::make_unique<const ir::OpDef>(it->first.c_str(), lower);
   return *it->second;
 }
-
-}  // namespace
-
-namespace {
 
 // ---- Handlers.
 
@@ -135,6 +132,12 @@ const ffi::Api* Widen(const ffi::Api* plugin) {
   return &wide.api;
 }
 
+// XLA's own size of a frame ends before `future` even where it is there; it came together with the
+// functions for it.
+bool HasFuture(const ffi::CallFrame& frame) {
+  return frame.struct_size >= sizeof(ffi::CallFrame) || frame.api->struct_size >= sizeof(ffi::Api);
+}
+
 // The handler that an attribute names, with the other attributes.
 void* CallUser(ffi::CallFrame* frame) {
   if (ffi::AnswerMetadata(frame)) return nullptr;
@@ -172,7 +175,9 @@ void* CallUser(ffi::CallFrame* frame) {
   own.attrs.names = names.data();
   own.attrs.values = values.data();
   void* error = handler.call(&own);
-  if (own.future != nullptr) frame->future = own.future;
+  if (own.future == nullptr) return error;
+  if (!HasFuture(*frame)) return NotInThePlugin(nullptr);
+  frame->future = own.future;
   return error;
 }
 
@@ -199,7 +204,8 @@ const CustomKernel& CustomKernel::Find(CustomKernel made) {
   return *kernel;
 }
 
-// By itself: what is wrong in it is found here, and not in the program that it will be a part of.
+// Embedded by itself: what is wrong in it is found here, and not in the program that it will be a
+// part of.
 void CustomKernel::CheckSignature() {
   if (ffi_) return;
   std::vector<Shape> given;
@@ -207,7 +213,16 @@ void CustomKernel::CheckSignature() {
     pjrt::Signature signature = pjrt::ParseSignature(text_);
     parameters_ = std::move(signature.parameters);
     given = std::move(signature.results);
-    lazy::Runtime::Get().client().Compile(text_, {});
+    pjrt::Client& client = lazy::Runtime::Get().client();
+    try {
+      hlo::Builder b;
+      std::vector<hlo::Value> operands;
+      for (const Shape& s : parameters_) operands.push_back(b.Parameter(s));
+      client.Compile(b.Finish(hlo::CallModule(b, text_, operands, given)), {});
+    } catch (const Error&) {
+      client.Compile(text_, {});  // may say the same with the lines of the user's text
+      throw;
+    }
   } catch (const Error& e) {
     Throw(Code::kInvalidArgument, op_->name(), ": its StableHLO is refused: ", e.what());
   }

@@ -46,10 +46,11 @@ class CustomKernel {
   Hash hash_;
 };
 
-// A handler (XLA_FFI_Handler*) under a name of ours. Throws kUnimplemented where the plugin takes
-// none, kAlreadyExists when another one has the name, and kFailedPrecondition when it speaks a
-// version of the interface that we do not. The plugin itself takes handlers of its own version
-// alone: it sees one of ours, which calls the user's.
+// A handler (XLA_FFI_Handler*) under a name of ours, which is part of programs: equal in every
+// process that runs them. Throws kUnimplemented where the plugin takes none, kAlreadyExists when
+// another one has the name, and kFailedPrecondition when it speaks a version of the interface that
+// we do not. The plugin itself takes handlers of its own version alone: it sees one of ours, which
+// calls the user's.
 void RegisterFfiHandler(const std::string& name, void* handler);
 
 }  // namespace torch_xla

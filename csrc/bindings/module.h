@@ -4,11 +4,11 @@
 
 namespace torch_xla::bindings {
 
-void InitRuntime(py::module_& m);  // client, devices, plugins, log, interrupts
-void InitTensor(py::module_& m);   // sync, reads, graphs, random state
-void InitMetrics(py::module_& m);  // counters, metrics, flags
-void InitDist(py::module_& m);
-void InitCustomKernel(py::module_& m);  // collectives
+void InitRuntime(py::module_& m);       // client, devices, plugins, log, interrupts
+void InitTensor(py::module_& m);        // sync, reads, graphs, random state
+void InitMetrics(py::module_& m);       // counters, metrics, flags
+void InitDist(py::module_& m);          // collectives
+void InitCustomKernel(py::module_& m);  // operators of users
 
 using NoGil = py::call_guard<py::gil_scoped_release>;
 

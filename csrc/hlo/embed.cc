@@ -84,9 +84,15 @@ class Embedder {
       : prefix_(prefix), tokens_(Lexer(module).Run()) {
     for (size_t i = 0; i + 1 < tokens_.size(); ++i) {
       if (IsAlias(Text(i)) && Text(i + 1) == "=") aliases_.insert(Text(i));
-      if (Text(i) != "func.func") continue;
-      const size_t name = SkipVisibility(i + 1);
-      if (Text(name).starts_with('@')) functions_.insert(SymbolName(Text(name)));
+    }
+    for (size_t i = 0; i < tokens_.size();) {
+      if (!IsModule(i)) {
+        AddSymbol(i);
+        continue;
+      }
+      const Range body = BodyOf(i);
+      for (i = body.begin; i < body.end;) AddSymbol(i);
+      i = body.next;
     }
   }
 
@@ -97,15 +103,10 @@ class Embedder {
         const size_t end = EndOfAlias(i + 2);
         for (; i < end; ++i) Append(out.aliases, i);
         out.aliases += '\n';
-      } else if (Text(i) == "module" || Text(i) == "builtin.module") {
-        while (Text(i) != "{") {  // a name and attributes
-          if (Text(i) == "attributes") i = Match(i + 1) - 1;
-          Advance(i);
-        }
-        const size_t end = Match(i) - 1;
-        for (++i; i < end;) AppendBody(out.functions, i);
-        ++i;
-        if (Text(i) == "loc") i = Match(i + 1);
+      } else if (IsModule(i)) {
+        const Range body = BodyOf(i);
+        for (i = body.begin; i < body.end;) AppendBody(out.functions, i);
+        i = body.next;
       } else {
         AppendBody(out.functions, i);
       }
@@ -115,11 +116,33 @@ class Embedder {
   }
 
  private:
+  struct Range {
+    size_t begin, end;  // the operations of a module
+    size_t next;        // what follows it
+  };
+
   std::string_view Text(size_t i) const {
     return i < tokens_.size() ? tokens_[i].text : std::string_view();
   }
   void Advance(size_t& i) const {
     XLA_CHECK(++i < tokens_.size(), kInvalidArgument, "the module's text ends too early");
+  }
+  bool IsModule(size_t i) const { return Text(i) == "module" || Text(i) == "builtin.module"; }
+  Range BodyOf(size_t i) const {
+    while (Text(i) != "{") {  // a name and attributes
+      if (Text(i) == "attributes") i = Match(i + 1) - 1;
+      Advance(i);
+    }
+    const size_t next = Match(i);
+    return {i + 1, next - 1, Text(next) == "loc" ? Match(next + 1) : next};
+  }
+  // Symbols of the module stand outside of all brackets, whatever the operation that defines them.
+  void AddSymbol(size_t& i) {
+    const std::string_view text = Text(i);
+    if (text.starts_with('@')) symbols_.insert(SymbolName(text));
+    XLA_CHECK(!text.starts_with('"') || Text(i + 1) != "(", kInvalidArgument, "the module has ",
+              text, " in MLIR's generic form; write it in its own");
+    i = Opens(text) ? Match(i) : i + 1;
   }
   size_t SkipVisibility(size_t i) const {
     return Text(i) == "public" || Text(i) == "private" || Text(i) == "nested" ? i + 1 : i;
@@ -136,7 +159,7 @@ class Embedder {
   // An alias ends where the next thing of the file begins.
   size_t EndOfAlias(size_t i) const {
     while (i < tokens_.size()) {
-      if (Text(i) == "module" || Text(i) == "builtin.module" || Text(i) == "func.func") break;
+      if (IsModule(i) || Text(i) == "func.func") break;
       if (IsAlias(Text(i)) && Text(i + 1) == "=") break;
       i = Opens(Text(i)) ? Match(i) : i + 1;
     }
@@ -146,7 +169,9 @@ class Embedder {
   void Append(std::string& out, size_t i) const {
     const auto& [space, text] = tokens_[i];
     out += space;
-    if (text.starts_with('@') && functions_.contains(SymbolName(text))) {
+    // What follows custom_call is the name of a function of XLA.
+    const bool foreign = i > 0 && Text(i - 1).ends_with("custom_call");
+    if (text.starts_with('@') && !foreign && symbols_.contains(SymbolName(text))) {
       out += StrCat("@\"", prefix_, SymbolName(text), '"');
     } else if (IsAlias(text) && aliases_.contains(text)) {
       out += StrCat(text[0], prefix_, text.substr(1));
@@ -163,7 +188,7 @@ class Embedder {
 
   std::string prefix_;
   std::vector<Token> tokens_;
-  std::unordered_set<std::string_view> functions_, aliases_;
+  std::unordered_set<std::string_view> symbols_, aliases_;
 };
 
 }  // namespace

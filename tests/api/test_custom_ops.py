@@ -1,5 +1,7 @@
 """Operators of users: of PyTorch's own calls, of StableHLO text, and out of a shared library."""
 
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,16 +11,13 @@ import torch
 from torch import Tensor
 
 import torch_xla
+from tests.ops.oracle import host_runs
 from torch_xla.debug import metrics
 from torch_xla.experimental.custom_kernel import ffi_op, stablehlo_op, tensor_type
 
 from .conftest import assert_same, compiles
 
 DEVICE = torch.device("xla:0")
-
-
-def host_runs():
-    return set(metrics.executed_fallback_ops()) - {"aten::_local_scalar_dense"}
 
 
 # --- made of ATen's
@@ -334,6 +333,71 @@ def test_wrong_texts_raise_at_the_call():
     assert_same(x + 0, x.cpu())  # nothing of it is left in the graph
 
 
+def test_names_of_custom_calls_are_not_the_modules():
+    text = """
+    module @m {
+      func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+        %0 = stablehlo.custom_call @Sharding(%x) {mhlo.sharding = "{replicated}"}
+          : (tensor<2xf32>) -> tensor<2xf32>
+        %1 = call @Sharding(%0) : (tensor<2xf32>) -> tensor<2xf32>
+        return %1 : tensor<2xf32>
+      }
+      func.func private @Sharding(%x: tensor<2xf32>) -> tensor<2xf32> {
+        %0 = stablehlo.negate %x : tensor<2xf32>
+        return %0 : tensor<2xf32>
+      }
+    }"""
+    x = torch.randn(2)
+    assert_same(stablehlo_op("t_hlo::sharding", text, shapes=_same)(x.to(DEVICE)), -x)
+
+
+def test_symbols_of_two_texts_do_not_meet():
+    meshes = """
+    sdy.mesh @mesh = <["x"=1]>
+    func.func @main(%x: tensor<2xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}]>}})
+        -> tensor<2xf32> {{
+      %0 = stablehlo.{} %x : tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }}"""
+    sine = stablehlo_op("t_hlo::mesh_sine", meshes.format("sine"), shapes=_same)
+    cosine = stablehlo_op("t_hlo::mesh_cosine", meshes.format("cosine"), shapes=_same)
+    x = torch.randn(2)
+    d = x.to(DEVICE)
+    assert_same(sine(d) + cosine(d), x.sin() + x.cos())
+
+
+def test_what_cannot_be_embedded_raises_at_the_call():
+    x = torch.randn(2, device=DEVICE)
+    generic = '"sdy.mesh"() <{mesh = #sdy.mesh<["x"=1]>, sym_name = "mesh"}> : () -> ()\n'
+    op = stablehlo_op("t_hlo::generic", generic + FIXED.format("sine"), shapes=_same)
+    with pytest.raises(ValueError, match=r't_hlo::generic: .* "sdy\.mesh" in MLIR\'s generic form'):
+        op(x)
+    # Alone it is a program, but not as a part of one.
+    resources = FIXED.format("sine") + "{-# dialect_resources: { builtin: { } } #-}"
+    with pytest.raises(ValueError, match="t_hlo::resources: its StableHLO is refused"):
+        stablehlo_op("t_hlo::resources", resources, shapes=_same)(x)
+
+
+DTYPES = sorted({d for d in vars(torch).values() if isinstance(d, torch.dtype)}, key=str)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.filterwarnings("ignore:ComplexHalf", "ignore:.*quantize")
+def test_tensor_type(dtype):
+    """It has all dtypes that the device has."""
+    x = torch.empty(2, 3, dtype=dtype, device="meta")
+    try:
+        d = torch.empty(2, 3, dtype=dtype, device=DEVICE)
+    except (TypeError, NotImplementedError):
+        with pytest.raises(TypeError, match=f"XLA devices have no dtype {dtype}"):
+            tensor_type(x)
+        return
+    t = tensor_type(x)
+    text = f"func.func @main(%x: {t}) -> {t} {{ return %x : {t} }}"
+    result = stablehlo_op("t_hlo::of_type", text, shapes=_same)(d)
+    assert (result.cpu().dtype, result.shape) == (dtype, d.shape)
+
+
 def test_the_readmes_example(capsys):
     readme = Path(__file__).parents[2] / "README.md"
     blocks = readme.read_text().split("```python\n")[1:]
@@ -350,8 +414,9 @@ def test_needs_a_schema():
 # --- FFI
 
 SOURCE = r"""
-#include <cmath>
+#include <algorithm>
 #include <string>
+#include <thread>
 #include "xla/ffi/api/ffi.h"
 namespace ffi = xla::ffi;
 
@@ -397,6 +462,58 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(StatsHandler, Stats,
                                   .Attr<ffi::Span<const int64_t>>("dims")
                                   .Ret<ffi::Buffer<ffi::F64>>()
                                   .Ret<ffi::Buffer<ffi::S64>>());
+
+// What kind of attribute "values" is, how many tensors, attributes and values there are, and these.
+ffi::Error Show(ffi::RemainingArgs tensors, ffi::Dictionary attributes,
+                ffi::ResultBuffer<ffi::F64> out) {
+  double* to = out->typed_data();
+  std::fill(to, to + 6, 0);
+  to[1] = tensors.size();
+  to[2] = attributes.size();
+  auto put = [&](int kind, const auto* values, size_t size) {
+    to[0] = kind;
+    to[3] = size;
+    for (size_t i = 0; i < size && i < 2; ++i) to[4 + i] = values[i];
+  };
+  auto scalar = [&](int kind, auto value) {
+    if (value.has_value()) put(kind, &*value, 1);
+  };
+  auto array = [&](int kind, auto value) {
+    if (value.has_value()) put(kind, value->begin(), value->size());
+  };
+  array(1, attributes.get<ffi::Span<const int64_t>>("values"));
+  array(2, attributes.get<ffi::Span<const double>>("values"));
+  scalar(3, attributes.get<int64_t>("values"));
+  scalar(4, attributes.get<double>("values"));
+  scalar(5, attributes.get<bool>("values"));
+  scalar(6, attributes.get<int32_t>("values"));
+  scalar(7, attributes.get<float>("values"));
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    ShowHandler, Show, ffi::Ffi::Bind().RemainingArgs().Attrs().Ret<ffi::Buffer<ffi::F64>>());
+
+template <int factor>
+ffi::Error Scale(ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> out) {
+  for (size_t i = 0; i < x.element_count(); ++i) out->typed_data()[i] = factor * x.typed_data()[i];
+  return ffi::Error::Success();
+}
+// Goes on after it has returned.
+ffi::Future Later(ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> out) {
+  ffi::Promise promise;
+  ffi::Future future(promise);
+  std::thread([=]() mutable {
+    Scale<4>(x, out);
+    promise.SetAvailable();
+  }).detach();
+  return future;
+}
+auto OneToOne() {
+  return ffi::Ffi::Bind().Arg<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::F32>>();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(TwiceHandler, Scale<2>, OneToOne());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(ThriceHandler, Scale<3>, OneToOne());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(LaterHandler, Later, OneToOne());
 """
 
 
@@ -469,3 +586,129 @@ def test_ffi_that_is_not_there(library, tmp_path):
         ffi_op("t_ffi::none", library=tmp_path / "none.so", symbol="X", shapes=_axpy)
     with pytest.raises(ValueError, match=r"t_ffi::none: .* has no symbol Missing"):
         ffi_op("t_ffi::none", library=library, symbol="Missing", shapes=_axpy)
+
+
+def test_ffi_that_goes_on_after_it_has_returned(library):
+    later = ffi_op("t_ffi::later", library=library, symbol="LaterHandler", shapes=_same)
+    x = torch.randn(5)
+    assert_same(later(later(x.to(DEVICE))), x * 16)
+
+
+def test_ffi_defined_again(library, tmp_path):
+    x = torch.randn(5)
+    d = x.to(DEVICE)
+    twice = ffi_op("t_ffi::scale", library=library, symbol="TwiceHandler", shapes=_same)
+    first = twice(d)
+    thrice = ffi_op("t_ffi::scale", library=library, symbol="ThriceHandler", shapes=_same)
+    second = thrice(d)
+    assert_same(first, x * 2)  # recorded before, run after
+    assert_same(second, x * 3)
+    # Built anew: the same symbol at another address.
+    copy = tmp_path / library.name
+    shutil.copy(library, copy)
+    again = ffi_op("t_ffi::scale", library=copy, symbol="ThriceHandler", shapes=_same)
+    assert_same(again(d), x * 3)
+    back = ffi_op("t_ffi::scale", library=library, symbol="TwiceHandler", shapes=_same)
+    assert_same(back(d), x * 2)
+
+
+def _show(x: Tensor) -> Tensor:
+    return x.new_empty(6, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "values"),
+    [
+        (3, 3, [3]),
+        (-(2**63), 3, [-(2**63)]),
+        (2.5, 4, [2.5]),
+        (float("inf"), 4, [float("inf")]),
+        (float("nan"), 4, [float("nan")]),
+        (-0.0, 4, [-0.0]),
+        (True, 5, [1]),
+        (np.bool_(True), 5, [1]),
+        (np.int32(3), 6, [3]),
+        (np.float32(2.5), 7, [2.5]),
+        (np.int8(3), 3, [3]),
+        (np.float16(2.5), 4, [2.5]),
+        (np.float64(2.5), 4, [2.5]),
+        ([1, 2], 1, [1, 2]),
+        ((1, 2.5), 2, [1, 2.5]),
+        ([np.int64(1), np.float32(2.5)], 2, [1, 2.5]),
+        (torch.Size([3, 4]), 1, [3, 4]),
+        ([], 1, []),
+        (np.array([1, 2]), 1, [1, 2]),
+        (np.array([1, 2], np.int32), 1, [1, 2]),
+        (np.array([1, 2.5], np.float32), 2, [1, 2.5]),
+        (np.array([], np.float64), 2, []),
+        (np.array(7), 3, [7]),
+    ],
+    ids=repr,
+)
+def test_ffi_attribute_values(library, value, kind, values):
+    op = ffi_op(
+        "t_ffi::show",
+        library=library,
+        symbol="ShowHandler",
+        shapes=_show,
+        attributes={"values": value},
+    )
+    want = [kind, 1, 1, len(values), *values, 0, 0][:6]
+    assert_same(op(torch.ones(2, device=DEVICE)), torch.tensor(want, dtype=torch.float64))
+
+
+def test_ffi_attributes_are_what_the_schema_says(library):
+    def shapes(x: Tensor, ys: list[Tensor], values: list[float], z: Tensor | None = None) -> Tensor:
+        return _show(x)
+
+    op = ffi_op("t_ffi::show_list", library=library, symbol="ShowHandler", shapes=shapes)
+    x = torch.ones(2, device=DEVICE)
+    for ys, values in [([], []), ([x, x], [1.0]), ([], [1, 2]), ([x], [])]:
+        want = [2, 1 + len(ys), 1, len(values), *values, 0, 0][:6]
+        assert_same(op(x, ys, values), torch.tensor(want, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "message"),
+    [
+        ("", 1, ValueError, "must have a name"),
+        ("torch_xla.handler", "x", ValueError, "does not begin with torch_xla."),
+        (3, 1, TypeError, "must have a string as its name"),
+        ("a", 2**63, ValueError, "9223372036854775808.* more than 64 bits"),
+        ("a", -(2**63) - 1, ValueError, "more than 64 bits"),
+        ("a", [1, 2**63], ValueError, "more than 64 bits"),
+        ("a", np.uint64(2**63), ValueError, "more than 64 bits"),
+        ("a", b"x", TypeError, "cannot be b'x'"),
+        ("a", {"b": 1}, TypeError, "cannot be {'b': 1}"),
+        ("a", None, TypeError, "cannot be None"),
+        ("a", 1j, TypeError, "cannot be 1j"),
+        ("a", ["x"], TypeError, "cannot be"),
+        ("a", [[1]], TypeError, "cannot be"),
+        ("a", np.ones((2, 2)), TypeError, "cannot be"),
+        ("a", np.array(["x"]), TypeError, "cannot be"),
+        ("a", torch.ones(1), TypeError, "cannot be"),
+        ("a", torch.float32, TypeError, "cannot be torch.float32"),
+    ],
+    ids=repr,
+)
+def test_wrong_ffi_attributes(library, name, value, error, message):
+    start = re.escape(f"t_ffi::wrong: the FFI attribute {name!r} ")
+    with pytest.raises(error, match=f"{start}(.|\n)*{message}"):
+        ffi_op(
+            "t_ffi::wrong",
+            library=library,
+            symbol="ShowHandler",
+            shapes=_show,
+            attributes={name: value},
+        )
+
+
+def test_wrong_ffi_arguments(library):
+    def shapes(x: Tensor, kind: torch.dtype) -> Tensor:
+        return _show(x)
+
+    op = ffi_op("t_ffi::dtype", library=library, symbol="ShowHandler", shapes=shapes)
+    with pytest.raises(
+        TypeError, match=r"t_ffi::dtype: the FFI attribute 'kind' cannot be torch\."
+    ):
+        op(torch.ones(2, device=DEVICE), torch.float64)

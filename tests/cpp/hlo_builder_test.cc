@@ -276,6 +276,38 @@ module @"a{" attributes {x.y = {z = "}"}} {
 )");
 }
 
+TEST(Embed, RenamesSymbolsOfAnyOperation) {
+  // All that stand outside of brackets; but not the function of XLA that a custom_call names.
+  EXPECT_EQ(Embed(R"(sdy.mesh @mesh = <["x"=1]>
+func.func private @Sharding(%x: !t) -> !t attributes {a = @inner} { return %x : !t }
+func.func @main(%x: !t {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> !t {
+  %0 = stablehlo.custom_call @Sharding(%x) {called_computations = [@Sharding]} : (!t) -> !t
+  %1 = call @"Sharding"(%0) {a = @inner} : (!t) -> !t
+  return %1 : !t
+}
+)",
+                  "u1_")
+                .functions,
+            R"(sdy.mesh @"u1_mesh" = <["x"=1]>
+func.func private @"u1_Sharding"(%x: !t) -> !t attributes {a = @inner} { return %x : !t }
+func.func private @"u1_main"(%x: !t {sdy.sharding = #sdy.sharding<@"u1_mesh", [{"x"}]>}) -> !t {
+  %0 = stablehlo.custom_call @Sharding(%x) {called_computations = [@"u1_Sharding"]} : (!t) -> !t
+  %1 = call @"u1_Sharding"(%0) {a = @inner} : (!t) -> !t
+  return %1 : !t
+}
+)");
+}
+
+TEST(Embed, RefusesSymbolsInStrings) {
+  const std::string mesh = R"("sdy.mesh"() <{sym_name = "mesh"}> : () -> ())";
+  for (const std::string& text : {mesh, "module @m { " + mesh + " }"}) {
+    EXPECT_EQ(ErrorOf([&] { Embed(text, "u0_"); }),
+              "the module has \"sdy.mesh\" in MLIR's generic form; write it in its own");
+  }
+  const std::string inside = "func.func @main() { \"func.return\"() : () -> () }";
+  EXPECT_EQ(ErrorOf([&] { Embed(inside, "u0_"); }), "no error");
+}
+
 TEST(Embed, IsWrittenOncePerText) {
   const std::string square =
       "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n"

@@ -24,6 +24,7 @@ What is made of PyTorch's own operators needs neither: `torch.library.custom_op`
 `torch.autograd.Function` work on XLA tensors as they are.
 """
 
+import array
 import ctypes
 import inspect
 import os
@@ -31,6 +32,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._library.custom_ops import CustomOpDef
@@ -56,6 +58,8 @@ _ELEMENT = {
     torch.uint64: "ui64",
     torch.float8_e4m3fn: "f8E4M3FN",
     torch.float8_e5m2: "f8E5M2",
+    torch.float8_e4m3fnuz: "f8E4M3FNUZ",
+    torch.float8_e5m2fnuz: "f8E5M2FNUZ",
     torch.float16: "f16",
     torch.bfloat16: "bf16",
     torch.float32: "f32",
@@ -64,10 +68,14 @@ _ELEMENT = {
     torch.complex128: "complex<f64>",
 }
 _libraries: list[ctypes.CDLL] = []  # loaded for ever: programs call into them
+_handlers: dict[str, list[int]] = {}  # the addresses of "namespace::name:symbol"
+_OURS = "torch_xla."  # attributes that begin so are not the user's
 
 
 def tensor_type(tensor: Tensor) -> str:
     """The tensor's type as StableHLO spells it, such as ``"tensor<2x3xf32>"``."""
+    if tensor.dtype not in _ELEMENT:
+        raise TypeError(f"XLA devices have no dtype {tensor.dtype}")
     return f"tensor<{''.join(f'{d}x' for d in tensor.shape)}{_ELEMENT[tensor.dtype]}>"
 
 
@@ -78,10 +86,10 @@ def stablehlo_op(name: str, text: str | Callable[..., str], *, shapes: Shapes) -
         name: "namespace::name".
         text: the module, or just its functions, such as ``jax.jit(f).lower(x).as_text()``; `@main`
             takes the tensors among the arguments in their order and returns the results. Types are
-            static, so text for more than one shape
-            is a function of the operator's arguments (its tensors on the meta device) that returns
-            text, asked once for equal arguments. Numbers, flags and strings among the arguments
-            become part of the program: each value is compiled.
+            static, so text for more than one shape is a function of the operator's arguments (its
+            tensors on the meta device) that returns text, asked once for equal arguments. Numbers,
+            flags and strings among the arguments become part of the program: each value is
+            compiled.
         shapes: a function with the operator's arguments, whose annotations are its schema, that
             returns tensors of the results' shapes and dtypes, such as ``torch.empty_like(x)``. It
             is the operator's fake implementation, too.
@@ -113,7 +121,9 @@ def ffi_op(
 
     The handler gets the tensors among the arguments, then the results, as dense row-major buffers
     on the device; and by their names the other arguments as attributes: int64, double, bool,
-    string or an array of int64 or double; numpy's int32 and float32 stay what they are.
+    string, or an array of int64 or double (a list, a tuple, or an array of numpy's with one
+    dimension; an empty one is of double where the annotation or numpy's dtype says so). Scalars of
+    numpy's int32 and float32 stay what they are.
 
     Args:
         name: "namespace::name".
@@ -128,7 +138,8 @@ def ffi_op(
 
     Raises:
         OSError: the library cannot be loaded.
-        ValueError: it has no such symbol.
+        ValueError: it has no such symbol, or an attribute has a name or a value that cannot be.
+        TypeError: an attribute is of another type.
         NotImplementedError (when it is called): the PJRT plugin takes no handlers.
     """
     path = Path(library)
@@ -139,13 +150,26 @@ def ffi_op(
         raise ValueError(f"{name}: {library} has no symbol {symbol}") from None
     assert handler is not None
     _libraries.append(loaded)
+    # Not the address itself: the name is part of programs, which all processes share.
+    target = f"{name}:{symbol}"
+    taken = _handlers.setdefault(target, [])
+    if handler not in taken:  # the first, or the operator is defined again
+        taken.append(handler)
+    if number := taken.index(handler):
+        target += f":{number}"
+    fixed = {k: _attribute(name, k, v) for k, v in (attributes or {}).items()}
 
     def make(arguments: Arguments, results: list[Tensor]) -> _XLAC._XlaCustomKernel:
-        _XLAC._xla_register_ffi_handler(name, handler)
-        given = {k: v for k, v in arguments.items() if v is not None and not _has_tensor(v)}
-        return _XLAC._xla_ffi_kernel(name, name, {**(attributes or {}), **given}, results)
+        _XLAC._xla_register_ffi_handler(target, handler)
+        given = {
+            a.name: _attribute(name, a.name, arguments[a.name], floats="float" in str(a.type))
+            for a in op._opoverload._schema.arguments
+            if "Tensor" not in str(a.type) and arguments[a.name] is not None
+        }
+        return _XLAC._xla_ffi_kernel(name, target, {**fixed, **given}, results)
 
-    return _define(name, shapes, make)
+    op = _define(name, shapes, make)
+    return op
 
 
 def _define(
@@ -180,8 +204,39 @@ def _to_meta(t: Tensor) -> Tensor:
     return torch.empty(t.shape, dtype=t.dtype, device="meta")
 
 
-def _has_tensor(v: Any) -> bool:
-    return isinstance(v, Tensor) or (isinstance(v, (list, tuple)) and any(map(_has_tensor, v)))
+def _attribute(op: str, name: Any, value: Any, floats: bool = False) -> Any:
+    """The value as the extension takes it. `floats`: it is declared to be of them."""
+    what = f"{op}: the FFI attribute {name!r}"
+    if not isinstance(name, str):
+        raise TypeError(f"{what} must have a string as its name")
+    if not name or name.startswith(_OURS):
+        raise ValueError(f"{what} must have a name, and one that does not begin with {_OURS}")
+    if isinstance(value, (np.int32, np.float32)):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    wrong = TypeError(
+        f"{what} cannot be {value!r}: it is a number, a bool, a string or a list of numbers"
+    )
+    if isinstance(value, (np.ndarray, np.generic)):
+        if value.dtype.kind not in "biuf" or value.ndim > 1:
+            raise wrong
+        floats = floats or value.dtype.kind == "f"
+        value = value.tolist()
+    is_list = isinstance(value, (list, tuple))
+    numbers = list(value) if is_list else [value]
+    numbers = [v.item() if isinstance(v, np.generic) else v for v in numbers]
+    for v in numbers:
+        if not isinstance(v, (int, float)):
+            raise wrong
+        if isinstance(v, int) and not -(2**63) <= v < 2**63:
+            raise ValueError(f"{what} is {v}, which has more than 64 bits")
+    if floats or (is_list and any(isinstance(v, float) for v in numbers)):
+        numbers = [float(v) for v in numbers]
+        floats = True
+    if is_list:
+        return array.array("d" if floats else "q", numbers)
+    return numbers[0]
 
 
 def _key(v: Any, tensors: list[Tensor]) -> Any:
