@@ -208,6 +208,7 @@ bool VerifyOn() {
 
 void Verify(const char* name, const char* overload, torch::jit::Stack stack,
             std::span<const Shape> shapes) {
+  if (std::string_view(name) == "aten::_scaled_mm") return;  // its meta kernel wants CUDA's strides
   try {
     if (!CallMeta(name, overload, stack)) return;
   } catch (const c10::NotImplementedError&) {

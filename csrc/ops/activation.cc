@@ -257,10 +257,12 @@ struct LeakyReluBackward {
 };
 
 struct Hardtanh {
-  static Shape Infer(const Arg& self, const at::Scalar& min, const at::Scalar&) {
+  static Shape Infer(const Arg& self, const at::Scalar& min, const at::Scalar& max) {
     TORCH_CHECK(self.dtype() != DType::kBool, "Bool inputs not supported for hardtanh");
     TORCH_CHECK(self.dtype() != DType::kU8 || min.to<double>() >= 0,
                 "cannot do hardtanh on an unsigned type with negative limits");
+    CheckFits(min, self.dtype());
+    CheckFits(max, self.dtype());
     return self.shape();
   }
   static Value Lower(const Shape&, Value x, Value min, Value max) {

@@ -273,7 +273,11 @@ std::optional<at::Tensor> PutByMask(const at::Tensor& self, const Indices& indic
   if (values.scalar_type() != self.scalar_type() && !one) return {};
   std::optional<MaskPlace> place = OnlyMask(self, indices);
   if (!place) return {};
-  if (one) {  // of any type and on any device, as in PyTorch
+  if (one && values.is_cpu()) {
+    return record::Kernel<at::_ops::masked_fill_Scalar, MaskedFill>::Call(self, place->over_self,
+                                                                          values.item());
+  }
+  if (one) {  // of any type, as in PyTorch
     return record::Kernel<at::_ops::masked_fill_Tensor, MaskedFill>::Call(self, place->over_self,
                                                                           values.reshape({}));
   }

@@ -148,6 +148,60 @@ def test_mask_assignment_stays_on_the_device():
     assert host_runs() == before
 
 
+# Values that are the same for each element of a mask: no positions are looked for.
+SAME = {
+    "long": lambda x, m: torch.tensor(2, device=x.device),
+    "cpu": lambda x, m: torch.tensor(2),
+    "one": lambda x, m: torch.tensor([2.5], device=x.device),
+    "double": lambda x, m: torch.tensor(2.5, dtype=torch.float64, device=x.device),
+    "row": lambda x, m: x[0, 0] * 2,
+    "rows": lambda x, m: x[0, :1] * 2,
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_mask_assignment_of_the_same(name, dtype):
+    def fn(x, m):
+        values = SAME[name](x, m)
+        y = x.clone()
+        y[m] = values
+        z = x.index_put((m,), values) if values.dtype == x.dtype else y
+        added = x.index_put((m,), values, accumulate=True) if values.dtype == x.dtype else y
+        return y, z, added
+
+    mask = torch.tensor([True, False, True, False])
+    check(fn, X.to(dtype), mask, grad=False)
+    check(fn, X.to(dtype), mask[:, None].expand(X.shape[:2]).contiguous(), grad=False)
+
+
+def test_gradients_of_fills_wait_for_nothing():
+    def fn(x, value, mask, index):
+        return x.masked_fill(mask, value), x.index_fill(1, index, value), torch.prod(x), x.prod(1)
+
+    check(fn, X, torch.tensor(0.5), X > 0, torch.tensor([0, 2]), rtol=1e-4, atol=1e-4)
+    zeros = X.clone()
+    zeros[:, 1] = 0
+    zeros[0, 2] = 0
+    check(lambda x: (x.prod(), x.prod(1), x.prod(-1, keepdim=True), x[:0].prod(0)), zeros)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_sums_are_rounded_once(dtype):
+    s, i = floats(4000, low=-40, high=40).to(dtype), torch.arange(4000) % 4
+    exact = torch.zeros(4, dtype=torch.float64).scatter_add(0, i, s.double()).to(dtype)
+    zero, i, s = torch.zeros(4, dtype=dtype, device="xla:0"), to_xla(i), to_xla(s)
+    for got in (
+        zero.scatter_add(0, i, s),
+        zero.scatter_reduce(0, i, s, "sum"),
+        zero.index_add(0, i, s),
+        zero.index_put((i,), s, accumulate=True),
+    ):
+        torch.testing.assert_close(got.cpu(), exact, rtol=1e-2, atol=1e-2)
+    mean = zero.scatter_reduce(0, i, s * 0 + 1, "mean", include_self=False)
+    assert mean.tolist() == [1, 1, 1, 1]  # of 1000 each: bfloat16 counts to 256
+
+
 def test_out_of_range_is_clamped_or_dropped():
     x = to_xla(torch.arange(4.0))
     far = torch.tensor([9], device="xla:0")

@@ -363,3 +363,131 @@ def test_another_number_compiles_nothing(name):
         torch.testing.assert_close(fn(x.to("xla"), n).cpu(), fn(x, n), rtol=1e-5, atol=1e-5)
         compiled.append(metrics.counter_value("UncachedCompile"))
     assert compiled[0] == compiled[1] == compiled[2]
+
+
+NAN, INF = torch.nan, torch.inf
+MASKED = {
+    "product": lambda x, m: x * m,
+    "converted": lambda x, m: x * m.float(),
+    "compared": lambda x, m: (x > 0) * torch.log(x),
+    "quotient": lambda x, m: (x == 9).float() / (x == 9).sum(),
+    "sum": lambda x, m: (x * m).sum(),
+    "half": lambda x, m: x.half() * m,
+    "double": lambda x, m: x.double() * m,
+    "complex": lambda x, m: torch.view_as_real(x.to(torch.complex64) + m),
+    "amax": lambda x, m: torch.amax(x.reshape(2, 2), 1),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_nan_survives_a_mask(name):
+    """Compilers like to make a choice of a product with a mask."""
+    x = torch.tensor([1.0, NAN, INF, 0.0])
+    check(MASKED[name], x, torch.tensor([True, False, False, True]))
+
+
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_powers(dtype):
+    base = torch.tensor([2, 3, 5, 7, 1, 0, 11], dtype=dtype)
+
+    def fn(x):
+        exponents = (0, 1, 2, 5, 31, 63, 64, 65, 100, 127)
+        by_number = [x**e for e in exponents]
+        by_tensor = [torch.pow(x, torch.full_like(x, e)) for e in exponents]
+        of_number = [torch.pow(3, torch.full_like(x, e)) for e in exponents]
+        return by_number, by_tensor, of_number
+
+    check(fn, base, grad=False)
+    if dtype != torch.uint8:
+        check(fn, -base, grad=False)
+        minus = torch.tensor([-1, -3, -1, -2, -2], dtype=dtype)
+        check(torch.pow, torch.tensor([1, -1, 2, -2, -1], dtype=dtype), minus, grad=False)
+
+
+def bytes_(x):
+    return torch.ones_like(x, dtype=torch.uint8)
+
+
+TOO_LARGE = {
+    "clamp": lambda x: x.to(torch.int8).clamp(-300, 300),
+    "clamp_min": lambda x: x.to(torch.int8).clamp_min(300),
+    "clamp_half": lambda x: x.half().clamp(max=1e5),
+    "hardtanh": lambda x: F.hardtanh(x.to(torch.int8), -300, 300),
+    "scatter": lambda x: bytes_(x).scatter(0, torch.zeros_like(x, dtype=torch.int64), 300),
+    "pad": lambda x: F.pad(bytes_(x), (1, 1), value=300),
+    "alpha": lambda x: torch.add(bytes_(x), bytes_(x), alpha=300),
+    "addcmul": lambda x: torch.addcmul(bytes_(x), bytes_(x), bytes_(x), value=300),
+    "threshold": lambda x: F.threshold(x.to(torch.int8), 300, 300),
+    "pow": lambda x: x.to(torch.int8) ** 300,
+    "masked_fill": lambda x: bytes_(x).masked_fill(x > 0, 300),
+    "full": lambda x: torch.full_like(bytes_(x), 300),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_numbers_that_do_not_fit(name):
+    check_error(TOO_LARGE[name], torch.ones(3))
+
+
+OUT = {
+    "sum": (torch.int64, lambda x, out: torch.sum(x, 1, out=out)),
+    "cumsum": (torch.int64, lambda x, out: torch.cumsum(x, 1, out=out)),
+    "sum_double": (torch.float64, lambda x, out: torch.sum(x, 1, out=out)),
+    "cat": (torch.float64, lambda x, out: torch.cat([x, x], out=out)),
+    "matmul": (torch.float32, lambda x, out: torch.matmul(x, x.mT, out=out)),
+    "linspace": (torch.int64, lambda x, out: torch.linspace(1.5, 50, 50, out=out)),
+    "eye": (torch.float32, lambda x, out: torch.eye(2, 3, out=out)),
+    "mode": (torch.int64, lambda x, out: torch.mode(x, 1, out=(torch.empty_like(x), out))[1]),
+    "cummax": (torch.int64, lambda x, out: torch.cummax(x, 1, out=(torch.empty_like(x), out))[1]),
+    "kron": (torch.float32, lambda x, out: torch.kron(x, x, out=out)),
+    "matrix_power": (
+        torch.float32,
+        lambda x, out: torch.linalg.matrix_power(x[:, :2], 4, out=out),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("name", OUT)
+def test_out(name):
+    dtype, fn = OUT[name]
+    check(lambda x: fn(x, torch.empty(0, dtype=dtype, device=x.device)), floats(2, 3), grad=False)
+
+
+def test_out_takes_no_gradient():
+    check_error(
+        lambda x: torch.matmul(x, x, out=torch.empty_like(x)), floats(2, 2).requires_grad_()
+    )
+    with pytest.raises(RuntimeError, match="Expected out tensor to have device"):
+        torch.matmul(*[torch.ones(2, 2, device="xla")] * 2, out=torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_means_are_divided(dtype):
+    """Not multiplied by a reciprocal, with which the mean of 49 ones is not 1."""
+    for n in (41, 49, 98, 103):
+        assert torch.ones(n, dtype=dtype, device="xla").mean().item() == 1
+    assert torch.equal(
+        torch.linspace(50, 1, 50, dtype=torch.int64, device="xla").cpu(), torch.arange(50, 0, -1)
+    )
+
+
+def test_float8():
+    values = torch.tensor([0.0, 1, -2.5, 300, 449, 464, 1e9, -1e9, -1e-5, 0.3, INF])
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        for source in (torch.float32, torch.bfloat16, torch.float64, torch.float8_e5m2):
+            x = values.to(source)
+            got, want = x.to("xla").to(dtype).cpu(), x.to(dtype)
+            assert got.dtype == dtype
+            torch.testing.assert_close(got.float(), want.float(), rtol=0, atol=0, equal_nan=True)
+    a = floats(16, 16).to(torch.float8_e4m3fn)
+    one, two = torch.tensor(1.0), torch.tensor(2.0)
+    for args in ({}, {"out_dtype": torch.bfloat16}, {"bias": floats(16)}):
+        on = [t.to("xla") for t in (a, a.t(), one, two)]
+        moved = {k: v.to("xla") if isinstance(v, torch.Tensor) else v for k, v in args.items()}
+        got = torch._scaled_mm(*on, **moved).cpu().float()
+        want = torch._scaled_mm(a, a.t(), one, two, **args).float()
+        torch.testing.assert_close(got, want, rtol=1e-2, atol=1e-2)
