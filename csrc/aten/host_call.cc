@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <bit>
+#include <cfenv>
 #include <charconv>
 #include <mutex>
 #include <unordered_map>
@@ -180,7 +181,24 @@ std::vector<at::Tensor> TensorsOf(const torch::jit::Stack& stack) {
   return out;
 }
 
+// The plugins' threads flush denormal numbers to zero, which not all of PyTorch's kernels expect:
+// log1p of complex numbers gave 0 for large ones.
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultArithmetic() { std::fesetenv(&before_); }
+  DefaultArithmetic(const DefaultArithmetic&) = delete;
+  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+ private:
+  std::fenv_t before_{};
+};
+
 void Run(const ffi::CallFrame& frame) {
+  DefaultArithmetic arithmetic;
   std::string_view text;
   for (int64_t i = 0; i < frame.attrs.size; ++i) {
     if (frame.attrs.types[i] != ffi::kStringAttr) continue;

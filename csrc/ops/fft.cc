@@ -1,7 +1,15 @@
-// Fourier transforms; torch.fft, stft and istft are torch's composites over these.
+// Fourier transforms; torch.fft, stft and istft are torch's composites over these. The sample
+// frequencies and the window whose composites need kernels of a device.
+#include <ATen/native/Resize.h>
 #include <ATen/ops/_fft_c2c_ops.h>
 #include <ATen/ops/_fft_c2r_ops.h>
 #include <ATen/ops/_fft_r2c_ops.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/i0.h>
+#include <ATen/ops/ones.h>
 
 #include "hlo/control.h"
 #include "ops/lowering.h"
@@ -113,12 +121,76 @@ struct FftC2r {
   }
 };
 
+using OptDtype = std::optional<at::ScalarType>;
+using OptLayout = std::optional<at::Layout>;
+using OptDevice = std::optional<at::Device>;
+using OptBool = std::optional<bool>;
+
+at::ScalarType DefaultType() { return at::typeMetaToScalarType(at::get_default_dtype()); }
+
+at::TensorOptions OptionsOf(OptDtype dtype, OptLayout layout, OptDevice device, OptBool pinned) {
+  return at::TensorOptions().dtype(dtype).layout(layout).device(device).pinned_memory(pinned);
+}
+
+// 0, 1, ..., then the negative ones up to -1, over n d. Torch's composite writes the second part
+// into a slice of no elements, which it has resized.
+at::Tensor FftFreq(int64_t n, double d, OptDtype dtype, OptLayout layout, OptDevice device,
+                   OptBool pinned) {
+  TORCH_CHECK(n >= 0, "Trying to create tensor with negative dimension ", n, ": [", n, "]");
+  at::ScalarType type = dtype.value_or(DefaultType());
+  TORCH_CHECK(at::isFloatingType(type) || at::isComplexType(type),
+              "fftfreq requires a floating point or complex dtype");
+  at::TensorOptions options = OptionsOf(type, layout, device, pinned);
+  at::Tensor k = at::cat({at::arange((n + 1) / 2, options), at::arange(-(n / 2), 0, options)});
+  return k.mul_(1.0 / (static_cast<double>(n) * d));
+}
+
+at::Tensor& FftFreqOut(int64_t n, double d, at::Tensor& out) {
+  at::Tensor made = FftFreq(n, d, out.scalar_type(), {}, out.device(), {});
+  at::native::resize_output(out, made.sizes());
+  return out.copy_(made);
+}
+
+// i0(beta sqrt(1 - r^2)) / i0(beta), r from -1 to 1. Torch's composite runs a kernel of its own.
+at::Tensor KaiserWindowBeta(int64_t length, bool periodic, double beta, OptDtype dtype,
+                            OptLayout layout, OptDevice device, OptBool pinned) {
+  at::ScalarType type = dtype.value_or(DefaultType());
+  at::TensorOptions options = OptionsOf(type, layout, device, pinned);
+  TORCH_CHECK(at::isFloatingType(type) || at::isComplexType(type),
+              "kaiser_window expects floating point dtypes, got: ", options);
+  TORCH_CHECK(length >= 0,
+              "kaiser_window requires non-negative window_length, got window_length=", length);
+  if (length <= 1) return at::ones({length}, options);
+  if (periodic) ++length;
+  at::TensorOptions wide = options.dtype(type == at::kDouble ? at::kDouble : at::kFloat);
+  double middle = static_cast<double>(length - 1) / 2;
+  at::Tensor r = at::arange(length, wide).sub(middle).div(middle);
+  at::Tensor window = at::i0(r.square().neg().add(1).sqrt().mul(beta));
+  window = window.div(at::i0(at::full({}, beta, wide))).to(type);
+  return periodic ? window.narrow(0, 0, length - 1) : window;
+}
+
+at::Tensor KaiserWindowPeriodic(int64_t length, bool periodic, OptDtype dtype, OptLayout layout,
+                                OptDevice device, OptBool pinned) {
+  return KaiserWindowBeta(length, periodic, 12.0, dtype, layout, device, pinned);
+}
+
+at::Tensor KaiserWindow(int64_t length, OptDtype dtype, OptLayout layout, OptDevice device,
+                        OptBool pinned) {
+  return KaiserWindowPeriodic(length, true, dtype, layout, device, pinned);
+}
+
 }  // namespace
 
 XLA_OPS(m) {
   Register<at::_ops::_fft_c2c, FftC2c>(m);
   Register<at::_ops::_fft_r2c, FftR2c>(m);
   Register<at::_ops::_fft_c2r, FftC2r>(m);
+  m.impl("fft_fftfreq", TORCH_FN(FftFreq));
+  m.impl("fft_fftfreq.out", TORCH_FN(FftFreqOut));
+  m.impl("kaiser_window", TORCH_FN(KaiserWindow));
+  m.impl("kaiser_window.periodic", TORCH_FN(KaiserWindowPeriodic));
+  m.impl("kaiser_window.beta", TORCH_FN(KaiserWindowBeta));
 }
 
 }  // namespace torch_xla::ops

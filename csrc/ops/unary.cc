@@ -45,6 +45,7 @@
 
 #include <numbers>
 
+#include "aten/host_call.h"
 #include "ops/common.h"
 #include "ops/math.h"
 
@@ -56,13 +57,32 @@ constexpr double kLn2 = std::numbers::ln2;
 
 bool IsComplexValue(Value x) { return IsComplex(x.dtype()); }
 
+// XLA's formulas for complex numbers lose small imaginary parts, the sign of zero on branch cuts
+// and much of what is infinite: on the host PyTorch's own kernel, whose name this is, takes their
+// place.
+template <auto kFn, Name kName>
+struct ComplexUnary : FloatUnary<kFn> {
+  static Value Lower(const Shape& out, Value self) {
+    if (!IsComplex(out.dtype) || out.numel() == 0 || !HostCallsAvailable()) {
+      return FloatUnary<kFn>::Lower(out, self);
+    }
+    HostCallArguments a;
+    a.Tensor();
+    return CallHost(self.builder(), kName.text, a, std::span(&self, 1), std::span(&out, 1))[0];
+  }
+};
+
 struct Abs {
   static Shape Infer(const Arg& self) {
     CheckImplemented(self.dtype() != DType::kBool, "abs_cpu", self.dtype());
     return self.shape().with(RealPart(self.dtype()));
   }
   static Value Lower(const Shape&, Value self) {
-    return IsUnsigned(self.dtype()) ? self : hlo::Abs(self);
+    if (IsUnsigned(self.dtype())) return self;
+    Value size = hlo::Abs(self);
+    if (!IsComplexValue(self)) return size;
+    // Infinite with a NaN in the other part, too.
+    return Where(hlo::Or(IsInf(hlo::Real(self)), IsInf(hlo::Imag(self))), HUGE_VAL, size);
   }
 };
 
@@ -236,7 +256,9 @@ Value Acosh(Value x) {
   Value t = Plus(x, -1);
   Value small = hlo::Log1p(hlo::Add(t, hlo::Sqrt(hlo::Mul(t, Plus(x, 1)))));
   double limit = x.dtype() == DType::kF64 ? 1e150 : 1e18;
-  return hlo::Select(hlo::Ge(x, FullLike(x, limit)), large, small);
+  Value y = hlo::Select(hlo::Ge(x, FullLike(x, limit)), large, small);
+  // Below -1 the product under the root is positive again.
+  return Where(hlo::Lt(x, FullLike(x, 1)), std::nan(""), y);
 }
 
 Value Atanh(Value x) {
@@ -333,38 +355,38 @@ XLA_OPS(m) {
   Register<at::_ops::round, RealUnary<OfFloat<hlo::RoundNearestEven>, "round">>(m);
   Register<round_decimals, RoundDecimals>(m);
   Register<frac, Frac>(m);
-  Register<at::_ops::exp, FloatUnary<hlo::Exp>>(m);
-  Register<exp_, FloatUnary<hlo::Exp>>(m);
-  Register<at::_ops::exp2, FloatUnary<Exp2>>(m);
-  Register<at::_ops::expm1, FloatUnary<hlo::Expm1>>(m);
-  Register<at::_ops::log, FloatUnary<hlo::Log>>(m);
-  Register<at::_ops::log2, FloatUnary<Log2>>(m);
-  Register<at::_ops::log10, FloatUnary<Log10>>(m);
-  Register<at::_ops::log1p, FloatUnary<hlo::Log1p>>(m);
-  Register<at::_ops::sqrt, FloatUnary<hlo::Sqrt>>(m);
-  Register<sqrt_, FloatUnary<hlo::Sqrt>>(m);
-  Register<rsqrt, FloatUnary<hlo::Rsqrt>>(m);
+  Register<at::_ops::exp, ComplexUnary<hlo::Exp, "exp">>(m);
+  Register<exp_, ComplexUnary<hlo::Exp, "exp">>(m);
+  Register<at::_ops::exp2, ComplexUnary<Exp2, "exp2">>(m);
+  Register<at::_ops::expm1, ComplexUnary<hlo::Expm1, "expm1">>(m);
+  Register<at::_ops::log, ComplexUnary<hlo::Log, "log">>(m);
+  Register<at::_ops::log2, ComplexUnary<Log2, "log2">>(m);
+  Register<at::_ops::log10, ComplexUnary<Log10, "log10">>(m);
+  Register<at::_ops::log1p, ComplexUnary<hlo::Log1p, "log1p">>(m);
+  Register<at::_ops::sqrt, ComplexUnary<hlo::Sqrt, "sqrt">>(m);
+  Register<sqrt_, ComplexUnary<hlo::Sqrt, "sqrt">>(m);
+  Register<rsqrt, ComplexUnary<hlo::Rsqrt, "rsqrt">>(m);
   Register<reciprocal, FloatUnary<Reciprocal>>(m);
   Register<reciprocal_, FloatUnary<Reciprocal>>(m);
-  Register<at::_ops::sin, FloatUnary<hlo::Sin>>(m);
-  Register<at::_ops::cos, FloatUnary<hlo::Cos>>(m);
-  Register<at::_ops::tan, FloatUnary<hlo::Tan>>(m);
-  Register<at::_ops::sinh, FloatUnary<Sinh>>(m);
-  Register<at::_ops::cosh, FloatUnary<Cosh>>(m);
-  Register<at::_ops::tanh, FloatUnary<hlo::Tanh>>(m);
-  Register<tanh_, FloatUnary<hlo::Tanh>>(m);
-  Register<at::_ops::asin, FloatUnary<Asin>>(m);
-  Register<at::_ops::acos, FloatUnary<Acos>>(m);
-  Register<at::_ops::atan, FloatUnary<Atan>>(m);
-  Register<at::_ops::asinh, FloatUnary<Asinh>>(m);
-  Register<at::_ops::acosh, FloatUnary<Acosh>>(m);
-  Register<at::_ops::atanh, FloatUnary<Atanh>>(m);
+  Register<at::_ops::sin, ComplexUnary<hlo::Sin, "sin">>(m);
+  Register<at::_ops::cos, ComplexUnary<hlo::Cos, "cos">>(m);
+  Register<at::_ops::tan, ComplexUnary<hlo::Tan, "tan">>(m);
+  Register<at::_ops::sinh, ComplexUnary<Sinh, "sinh">>(m);
+  Register<at::_ops::cosh, ComplexUnary<Cosh, "cosh">>(m);
+  Register<at::_ops::tanh, ComplexUnary<hlo::Tanh, "tanh">>(m);
+  Register<tanh_, ComplexUnary<hlo::Tanh, "tanh">>(m);
+  Register<at::_ops::asin, ComplexUnary<Asin, "asin">>(m);
+  Register<at::_ops::acos, ComplexUnary<Acos, "acos">>(m);
+  Register<at::_ops::atan, ComplexUnary<Atan, "atan">>(m);
+  Register<at::_ops::asinh, ComplexUnary<Asinh, "asinh">>(m);
+  Register<at::_ops::acosh, ComplexUnary<Acosh, "acosh">>(m);
+  Register<at::_ops::atanh, ComplexUnary<Atanh, "atanh">>(m);
   Register<at::_ops::erf, RealFloatUnary<Erf, "erf_vml_cpu">>(m);
   Register<at::_ops::erfc, RealFloatUnary<Erfc, "erfc_vml_cpu">>(m);
   Register<erfinv, RealFloatUnary<ErfInv, "erfinv_vml_cpu">>(m);
   Register<at::_ops::lgamma, RealFloatUnary<Lgamma, "lgamma_vml_cpu">>(m);
   Register<digamma, RealFloatUnary<Digamma, "digamma_cpu">>(m);
-  Register<sinc, FloatUnary<Sinc>>(m);
+  Register<sinc, ComplexUnary<Sinc, "sinc">>(m);
   Register<special_entr, RealFloatUnary<Entr, "entr_cpu">>(m);
   Register<logit, Logit>(m);
   Register<angle, Angle>(m);

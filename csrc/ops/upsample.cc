@@ -231,19 +231,65 @@ struct Options {
   void Add(Scale s) { scales.push_back(s); }
 };
 
+// Of integer pixels PyTorch sums in fixed point, with the most bits that weights of 16 have room
+// for; in float32 such sums are exact. Makes the weights integers and returns the bits.
+int ToFixedPoint(Taps& taps) {
+  if (taps.positions.size() == 1) return 0;  // elements as they are
+  double most = 0;
+  // The weights of an element at the border that stands for those beyond become one first.
+  for (size_t t = 1; t < taps.positions.size(); ++t) {
+    for (size_t o = 0; o < taps.positions[t].size(); ++o) {
+      if (taps.positions[t][o] != taps.positions[t - 1][o]) continue;
+      taps.weights[t][o] += std::exchange(taps.weights[t - 1][o], 0);
+    }
+  }
+  for (const auto& w : taps.weights) most = std::max(most, *std::max_element(w.begin(), w.end()));
+  constexpr int kMost = 22;
+  int bits = 0;
+  while (bits < kMost && std::floor(std::ldexp(most, bits + 1) + 0.5) < (1 << 15)) ++bits;
+  for (auto& tap : taps.weights) {
+    for (double& w : tap) w = std::round(std::ldexp(w, bits));
+  }
+  return bits;
+}
+
+// Such a sum as the nearest number that a pixel can be.
+Value ToPixels(Value sum, int bits) {
+  Value x = hlo::Floor(Plus(Times(sum, std::ldexp(1, -bits)), 0.5));
+  return hlo::Min(hlo::Max(x, FullLike(x, 0)), FullLike(x, 255));
+}
+
 // x along all spatial dimensions from `in` to `out`; kResample is one of the two above.
+// Pixels are rounded after each dimension, the last first.
 template <Mode kMode, bool kBack>
-Value ResampleAll(Value x, const Dims& in, const Dims& out, const Options& options) {
-  bool wide = x.dtype() == DType::kF64 && kMode != Mode::kNearest && kMode != Mode::kNearestExact;
-  for (size_t i = 0; i < options.scales.size(); ++i) {
+Value ResampleAll(Value x, const Dims& in, const Dims& out, const Options& options,
+                  bool pixels = false) {
+  bool wide = pixels || (x.dtype() == DType::kF64 && kMode > Mode::kNearestExact);
+  const size_t n = options.scales.size();
+  for (size_t k = 0; k < n; ++k) {
+    size_t i = pixels ? n - 1 - k : k;
     auto dim = static_cast<int64_t>(i + 2);
     int64_t from = in[i + 2], to = out[i + 2];
     if (from == to && (kMode == Mode::kLinear || !options.scales[i])) continue;
     Taps taps = wide ? TapsOf<double>(kMode, from, to, options.align_corners, options.scales[i])
                      : TapsOf<float>(kMode, from, to, options.align_corners, options.scales[i]);
+    int bits = pixels ? ToFixedPoint(taps) : 0;
     x = kBack ? ResampleBack(x, dim, from, taps) : Resample(x, dim, taps);
+    if (pixels) x = ToPixels(x, bits);
   }
   return x;
+}
+
+// What PyTorch's CPU kernels take: integers between 0 and 255 are pixels, which have no sums along
+// one dimension or three. The antialiased kernels take float16 and bfloat16 on other devices.
+template <Mode kMode>
+void CheckPixels(DType t, size_t spatial) {
+  constexpr const char* kKernel = kMode <= Mode::kNearestExact ? "compute_indices_weights_nearest"
+                                  : kMode == Mode::kLinear     ? "compute_indices_weights_linear"
+                                  : kMode == Mode::kCubic      ? "compute_indices_weights_cubic"
+                                                               : "compute_index_ranges_weights";
+  bool pixels = t == DType::kU8 && (kMode <= Mode::kNearestExact || spatial == 2);
+  CheckImplemented(IsFloat(t) || pixels, kKernel, t);
 }
 
 // Of x's rank, with these spatial sizes, all positive.
@@ -261,9 +307,15 @@ Dims Resized(const Arg& x, Span size) {
 
 template <Mode kMode, typename... Rest>
 struct Upsample {
-  static Shape Infer(const Arg& x, Span size, Rest...) { return x.shape().with(Resized(x, size)); }
+  static Shape Infer(const Arg& x, Span size, Rest...) {
+    Shape out = x.shape().with(Resized(x, size));
+    CheckPixels<kMode>(x.dtype(), size.size());
+    return out;
+  }
   static Value Lower(const Shape& out, Value x, Span, Rest... rest) {
-    Value y = ResampleAll<kMode, false>(Widen(x), x.dims(), out.dims, Options(rest...));
+    bool pixels = !IsFloat(out.dtype) && kMode > Mode::kNearestExact;
+    Value wide = pixels ? hlo::ConvertTo(x, DType::kF32) : Widen(x);
+    Value y = ResampleAll<kMode, false>(wide, x.dims(), out.dims, Options(rest...), pixels);
     return hlo::ConvertTo(y, out.dtype);
   }
 };
@@ -275,6 +327,7 @@ struct UpsampleBackward {
               kInvalidArgument,
               "Expected grad_output to have the same shape as output; output.size() = ",
               ToString(output_size), " but got ", ToString(g.dims()));
+    CheckPixels<kMode>(g.dtype(), output_size.size());
     return g.shape().with(Dims(input_size));
   }
   static Value Lower(const Shape& out, Value g, Span, Span, Rest... rest) {

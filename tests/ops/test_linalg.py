@@ -88,6 +88,70 @@ def test_fft(name):
     check(FFT[name], floats(2, 4, 6), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 8])
+def test_sample_frequencies(n):
+    def frequencies(d):
+        grown = torch.empty(0, device=d)
+        torch.fft.fftfreq(n, 0.5, out=grown)
+        return (
+            torch.fft.fftfreq(n, 0.5, device=d),
+            torch.fft.fftfreq(n, 3.0, dtype=torch.float64, device=d),
+            torch.fft.fftfreq(n, out=torch.empty(n, dtype=torch.float16, device=d)),
+            grown,
+            torch.fft.rfftfreq(n, 0.5, device=d),
+            torch.fft.rfftfreq(n, 3.0, out=torch.empty(n // 2 + 1, device=d)),
+        )
+
+    check(frequencies, torch.device("cpu"))
+
+
+def test_sample_frequencies_into_a_view():
+    out = torch.zeros(10, device="xla")
+    torch.fft.fftfreq(5, 0.5, out=out[::2])
+    want = torch.zeros(10)
+    want[::2] = torch.fft.fftfreq(5, 0.5)  # out= of a view goes wrong on the CPU
+    torch.testing.assert_close(out.cpu(), want)
+
+
+FREQUENCY_ERRORS = {
+    "integer": lambda d: torch.fft.fftfreq(4, dtype=torch.int64, device=d),
+    "negative": lambda d: torch.fft.fftfreq(-1, device=d),
+    "kaiser_negative": lambda d: torch.kaiser_window(-1, device=d),
+}
+
+
+@pytest.mark.parametrize("name", FREQUENCY_ERRORS)
+def test_frequency_errors(name):
+    check_error(FREQUENCY_ERRORS[name], torch.device("cpu"))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 8])
+def test_windows(n):
+    def windows(d):
+        made = [getattr(torch, f"{w}_window") for w in ("hann", "hamming", "blackman", "bartlett")]
+        kaiser = torch.kaiser_window
+        names = ("cosine", "exponential", "gaussian", "nuttall", "kaiser", "hann", "bartlett")
+        return (
+            [f(n, device=d) for f in made],
+            [f(n, periodic=False, dtype=torch.float64, device=d) for f in made],
+            kaiser(n, device=d),
+            [kaiser(n, True, b, device=d) for b in (0.0, 5.0, 14.0)],
+            kaiser(n, False, 5.0, dtype=torch.float64, device=d),
+            [kaiser(n, False, dtype=t, device=d) for t in (torch.float16, torch.bfloat16)],
+            torch.ops.aten.kaiser_window(n, True, 3.0, out=torch.empty(n, device=d)),
+            [getattr(torch.signal.windows, w)(n, sym=n == 7, device=d) for w in names],
+        )
+
+    check(windows, torch.device("cpu"))
+
+
+def test_kaiser_of_another_beta_compiles_nothing():
+    torch.kaiser_window(6, True, 4.0, device="xla").cpu()
+    before = metrics.counter_value("UncachedCompile")
+    torch.kaiser_window(6, True, 7.5, device="xla").cpu()
+    assert metrics.counter_value("UncachedCompile") == before
+
+
 def sorted_floats(*shape):
     return floats(*shape).sort(-1)[0]
 

@@ -1,12 +1,14 @@
 """Convolution, normalisation, pooling, padding, resampling and attention against the CPU."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import torch_xla
 
-from .oracle import check, check_error, floats, host_runs, to_xla
+from .oracle import check, check_error, floats, host_runs, ints, to_xla
 
 CONVOLUTIONS = {
     "1d": (F.conv1d, (2, 4, 9), (6, 4, 3), {}),
@@ -328,6 +330,39 @@ if not hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):  # before torch 2.13
 @pytest.mark.parametrize(("mode", "shape", "options"), RESAMPLED)
 def test_interpolate(mode, shape, options):
     check(lambda x: F.interpolate(x, mode=mode, **options), floats(*shape), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"align_corners": True}, {"antialias": True}])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_interpolate_pixels(mode, options):
+    # PyTorch's own kernels differ by 1 from each other.
+    def resized(x, edges, **kwargs):
+        return [F.interpolate(t, mode=mode, **options, **kwargs).int() for t in (x, edges)]
+
+    x = ints(2, 3, 16, 12, dtype=torch.uint8, low=0, high=256)
+    edges = 255 * ints(1, 1, 16, 12, dtype=torch.uint8, low=0, high=2)  # much overshoots
+    for size in ((31, 40), (5, 7), (3, 40), (16, 30), (30, 12)):
+        check(partial(resized, size=size), x, edges, atol=1)
+    for factor in (0.7, (2.0, 0.5)):
+        check(partial(resized, scale_factor=factor), x, edges, atol=1)
+    check(partial(resized, size=(3, 3)), x[:, :, :1].clone(), edges[:, :, ::3].clone(), atol=1)
+
+
+def test_interpolate_pixels_nearest():
+    x = ints(2, 3, 6, 5, dtype=torch.uint8, low=0, high=256)
+    check(
+        lambda x: [F.interpolate(x, size=(9, 3), mode=m) for m in ("nearest", "nearest-exact")], x
+    )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "bicubic", "trilinear"])
+def test_interpolate_refuses_other_integers(mode):
+    rank = {"nearest": 3, "linear": 3, "bicubic": 4, "trilinear": 5}[mode]
+    for dtype in (torch.uint8, torch.int8, torch.int64, torch.bool):
+        if dtype == torch.uint8 and mode in ("nearest", "bicubic"):
+            continue
+        x = ints(*(1, 1, 4, 4, 4)[:rank], dtype=dtype)
+        check_error(lambda x: F.interpolate(x, scale_factor=2, mode=mode), x)
 
 
 # ---- Grids.

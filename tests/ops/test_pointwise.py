@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.autograd import forward_ad
 
 from torch_xla.debug import metrics
 
@@ -322,6 +323,76 @@ def test_complex():
     )
     check(lambda z: [f(z) for f in fns], z, rtol=1e-4, atol=1e-5, grad=False)
     check(lambda a, b: (torch.complex(a, b), torch.polar(a, b)), floats(5), floats(5))
+
+
+def test_acosh_below_one():
+    x = torch.tensor([-torch.inf, -1e30, -1e20, -1e10, -1e4, -1.5, -1, -0.5, 0, 0.99, 1, 2, 1e30])
+    check(lambda *xs: [x.acosh() for x in xs], x, x.double(), x.bfloat16(), x.half(), grad=False)
+
+
+# Zeros, small and large numbers, infinities and NaN in both parts, points on all branch cuts.
+PARTS = (0.0, 1e-30, 1e-8, 0.3, 1.0, 2.0, 30.0, 100.0, 1e10, 1e20, 3e38, torch.inf)
+PARTS = torch.tensor([*PARTS, *(-p for p in PARTS), torch.nan], dtype=torch.float64)
+COMPLEX = [
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asin",
+    "acos",
+    "atan",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sqrt",
+    "rsqrt",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "exp",
+    "exp2",
+    "expm1",
+    "sinc",
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_edges(name, dtype):
+    fn = getattr(torch, name)
+    z = torch.complex(*(p.to(dtype).flatten() for p in torch.meshgrid(PARTS, PARTS, indexing="ij")))
+    want = torch.view_as_real(fn(z))
+    got = torch.view_as_real(fn(z.to("xla"))).cpu()
+    torch.testing.assert_close(got, want, rtol=2e-6, atol=0, equal_nan=True)
+    assert torch.equal(got.signbit() & ~want.isnan(), want.signbit() & ~want.isnan())
+
+
+# torch's forward AD scripts its decompositions.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_function(name):
+    fn = getattr(torch, name)
+    z = torch.complex(floats(6), floats(6, low=-2, high=1))
+    check(fn, z, rtol=1e-4, atol=1e-5)
+    check(fn, z.to(torch.complex128), rtol=1e-9, atol=1e-9)
+    check(lambda *zs: [fn(z) for z in zs], z[0], z[:0], z.reshape(2, 3).t(), grad=False)
+    check(lambda z: getattr(z.clone(), f"{name}_")(), z, grad=False)
+
+    def forward_gradient(z, t):
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(fn(forward_ad.make_dual(z, t))).tangent
+
+    check(forward_gradient, z, z.flip(0), rtol=1e-4, atol=1e-5, grad=False)
+
+
+def test_complex_abs_of_infinity():
+    z = torch.complex(torch.tensor([torch.inf, torch.nan, 1.0]), torch.tensor([torch.nan] * 3))
+    check(
+        torch.abs, torch.cat([z, torch.view_as_complex(torch.view_as_real(z).flip(-1))]), grad=False
+    )
 
 
 ERRORS = {
