@@ -35,7 +35,8 @@ std::vector<Shape> LstsqShapes(const Args& args) {
   expected.push_back(rows);
   if (b.rank() == a.rank()) expected.push_back(b.dims.back());
   if (b.dims != expected) return {};
-  return {a.with(solution), {a.dtype, {0}}, {DType::kS64, batch}, {RealPart(a.dtype), {0}}};
+  return {
+      a.with(solution), {RealPart(a.dtype), {0}}, {DType::kS64, batch}, {RealPart(a.dtype), {0}}};
 }
 
 // Of a histogram by number of bins: the histogram and the edges.

@@ -45,10 +45,10 @@ ENTRY_LIMIT_S = 120  # of the worker's CPU time: the machine may be busy
 HANG_LIMIT_S = 600
 # Which of equal elements an index names is not promised: what it names is compared. The dimension's
 # position among the arguments.
-TIES = {"kthvalue": 1, "topk": 1, "mode": 0, "sort": 0, "msort": 0}
+TIES = {"kthvalue": 1, "topk": 1, "mode": 0, "sort": 0, "msort": 0, "argsort": 0}
 # How much farther from what float64 gives than the CPU's result a result may be. Sums of many
 # terms, of which both have many roundings.
-AS_EXACT = 2
+AS_EXACT = 3
 # Their statistics, all results but the first, stay float32 where all arguments are shorter, as on
 # CUDA.
 FLOAT32_STATISTICS = re.compile(r"^(_?native_(layer|batch)_norm|_batch_norm_with_update)")
@@ -243,6 +243,8 @@ def named(op: Any, inputs: Any, result: Any) -> Any:
     dim = kwargs.get("dim", args[position] if len(args) > position else -1)
     if op.name == "msort":
         return result
+    if op.name == "argsort":
+        return inputs[0] if inputs[0].dim() == 0 else inputs[0].gather(dim, result)
     values, indices = result
     if inputs[0].dim() == 0:
         return values
