@@ -17,8 +17,12 @@ Value Starts(Value sample, int64_t in, int64_t out, int64_t kernel) {
   Value i = IotaLike(u, 1, u.dtype());
   Value last = FullLike(u, static_cast<double>(in - kernel));
   if (out == 1) return hlo::ConvertTo(last, DType::kS64);
-  // Divided in the type of the samples, as on the CPU.
-  Value alpha = hlo::Div(last, FullLike(u, static_cast<double>(out - 1)));
+  // Divided in the type of the samples, as on the CPU; here, for a compiler would multiply by the
+  // reciprocal, and windows would start elsewhere.
+  auto quotient = [&]<typename T>(T) {
+    return static_cast<double>(static_cast<T>(in - kernel) / static_cast<T>(out - 1));
+  };
+  Value alpha = FullLike(u, u.dtype() == DType::kF64 ? quotient(double{}) : quotient(float{}));
   // Conversion rounds towards zero, as the CPU kernel does: samples may be negative.
   auto whole = [](Value x) { return hlo::ConvertTo(x, DType::kS64); };
   Value start = hlo::Sub(whole(hlo::Mul(hlo::Add(i, u), alpha)), whole(hlo::Mul(u, alpha)));

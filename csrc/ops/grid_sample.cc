@@ -5,6 +5,7 @@
 #include <ATen/ops/grid_sampler_3d_backward_ops.h>
 #include <ATen/ops/grid_sampler_3d_ops.h>
 
+#include "ops/reduce.h"
 #include "ops/scatter_dim.h"
 
 namespace torch_xla::ops {
@@ -35,7 +36,7 @@ Position Reflected(Position p, int64_t size, bool align_corners) {
   Value sign = Where(LtZero(x), -1, FullLike(x, 1));
   x = hlo::Abs(x);
   Value extra = hlo::Rem(x, FullLike(x, span));
-  Value flips = hlo::Floor(hlo::Div(x, FullLike(x, span)));
+  Value flips = hlo::Floor(DivideBy(x, static_cast<int64_t>(span)));
   Value even = IsZero(hlo::Rem(flips, FullLike(x, 2)));
   Value there = Plus(extra, low), back = RSub(span + low, extra);
   return {hlo::Select(even, there, back),

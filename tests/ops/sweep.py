@@ -294,10 +294,12 @@ def run_sample(op: Any, index: int, sample: Any, backward: bool) -> list[Pair]:
         return []  # not a promise of the CPU's
     random = RANDOM.match(op.name) is not None
     if MAY_DRAW.match(op.name):
-        again, seed = copied(given), torch.manual_seed
-        # op_db calls such an operator with a fixed seed.
-        with mock.patch("torch.manual_seed", lambda n: seed(n + 1)):
-            random = not same(want, op(again[0], *again[1], **again[2]))
+        seed = torch.manual_seed
+        # op_db calls such an operator with a fixed seed. Two draws may come to the same.
+        for other in range(1, 5):
+            again = copied(given)
+            with mock.patch("torch.manual_seed", lambda n, other=other: seed(n + other)):
+                random = random or not same(want, op(again[0], *again[1], **again[2]))
     got = sample.output_process_fn_grad(op(moved[0], *moved[1], **moved[2]))
     wide: list[Any] = []
 
