@@ -6,7 +6,6 @@
 #include <ATen/ops/_fft_r2c_ops.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/i0.h>
 #include <ATen/ops/ones.h>
