@@ -1,6 +1,7 @@
 // PyTorch's CPU kernels called inside of the compiled program, by an FFI handler: for algorithms
 // that StableHLO does not have (qr, svd, eigh...), where elsewhere the operator is a counted
-// fallback, and for those where the CPU plugins' own code is much slower (convolutions).
+// fallback, and for those where the CPU plugins' own code is much slower (convolutions) or less
+// exact (functions of complex numbers).
 #pragma once
 
 #include <torch/library.h>

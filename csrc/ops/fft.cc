@@ -6,7 +6,6 @@
 #include <ATen/ops/_fft_r2c_ops.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/i0.h>
 #include <ATen/ops/ones.h>
@@ -132,6 +131,11 @@ at::TensorOptions OptionsOf(OptDtype dtype, OptLayout layout, OptDevice device, 
   return at::TensorOptions().dtype(dtype).layout(layout).device(device).pinned_memory(pinned);
 }
 
+// PyTorch's formulas begin with a range.
+void CheckRange(at::ScalarType type) {
+  CheckImplemented(!at::isComplexType(type), "arange_cpu", ToDType(type));
+}
+
 // 0, 1, ..., then the negative ones up to -1, over n d. Torch's composite writes the second part
 // into a slice of no elements, which it has resized.
 at::Tensor FftFreq(int64_t n, double d, OptDtype dtype, OptLayout layout, OptDevice device,
@@ -140,6 +144,7 @@ at::Tensor FftFreq(int64_t n, double d, OptDtype dtype, OptLayout layout, OptDev
   at::ScalarType type = dtype.value_or(DefaultType());
   TORCH_CHECK(at::isFloatingType(type) || at::isComplexType(type),
               "fftfreq requires a floating point or complex dtype");
+  CheckRange(type);
   at::TensorOptions options = OptionsOf(type, layout, device, pinned);
   at::Tensor k = at::cat({at::arange((n + 1) / 2, options), at::arange(-(n / 2), 0, options)});
   return k.mul_(1.0 / (static_cast<double>(n) * d));
@@ -161,6 +166,7 @@ at::Tensor KaiserWindowBeta(int64_t length, bool periodic, double beta, OptDtype
   TORCH_CHECK(length >= 0,
               "kaiser_window requires non-negative window_length, got window_length=", length);
   if (length <= 1) return at::ones({length}, options);
+  CheckRange(type);
   if (periodic) ++length;
   at::TensorOptions wide = options.dtype(type == at::kDouble ? at::kDouble : at::kFloat);
   double middle = static_cast<double>(length - 1) / 2;

@@ -143,7 +143,7 @@ struct SignOp : Unary<SignOf> {
 Value Sgn(Value x) {
   if (!IsComplexValue(x)) return SignOf(x);
   Value size = hlo::Abs(x);
-  Value unit = hlo::Div(x, hlo::Complex(size, FullLike(size, 0)));
+  Value unit = hlo::Complex(hlo::Div(hlo::Real(x), size), hlo::Div(hlo::Imag(x), size));
   return hlo::Select(IsZero(size), FullLike(x, 0), unit);
 }
 
@@ -173,16 +173,40 @@ struct RoundDecimals {
   }
 };
 
-Value Exp2(Value x) {
-  return IsComplexValue(x) ? hlo::Exp(Times(x, kLn2)) : hlo::Pow(FullLike(x, 2), x);
+// z c and z / c, a part at a time: a complex number's 0 part times infinity would be NaN.
+Value TimesReal(Value z, double c) {
+  if (!IsComplexValue(z)) return Times(z, c);
+  return hlo::Complex(Times(hlo::Real(z), c), Times(hlo::Imag(z), c));
 }
-Value LogBase(Value x, double base) { return hlo::Div(hlo::Log(x), FullLike(x, std::log(base))); }
+Value OverReal(Value z, double c) {
+  if (!IsComplexValue(z)) return hlo::Div(z, FullLike(z, c));
+  return hlo::Complex(OverReal(hlo::Real(z), c), OverReal(hlo::Imag(z), c));
+}
+Value TimesI(Value z) { return hlo::Complex(hlo::Neg(hlo::Imag(z)), hlo::Real(z)); }
+Value OverI(Value z) { return hlo::Complex(hlo::Imag(z), hlo::Neg(hlo::Real(z))); }
+
+Value Exp2(Value x) {
+  return IsComplexValue(x) ? hlo::Exp(TimesReal(x, kLn2)) : hlo::Pow(FullLike(x, 2), x);
+}
+Value LogBase(Value x, double base) { return OverReal(hlo::Log(x), std::log(base)); }
 Value Log2(Value x) { return LogBase(x, 2); }
 Value Log10(Value x) { return LogBase(x, 10); }
 Value Reciprocal(Value x) { return hlo::Div(FullLike(x, 1), x); }
 
+// The imaginary part's sign on the cut, which XLA's does not keep.
+Value SqrtOf(Value x) {
+  Value root = hlo::Sqrt(x);
+  if (!IsComplexValue(x)) return root;
+  return hlo::Complex(hlo::Real(root), CopySign(hlo::Imag(root), hlo::Imag(x)));
+}
+
+Value Cosh(Value x);
 Value Sinh(Value x) {
-  if (IsComplexValue(x)) return Times(hlo::Sub(hlo::Exp(x), hlo::Exp(hlo::Neg(x))), 0.5);
+  if (IsComplexValue(x)) {
+    Value a = hlo::Real(x), b = hlo::Imag(x);
+    Value im = hlo::Select(IsZero(b), b, hlo::Mul(Cosh(a), hlo::Sin(b)));
+    return hlo::Complex(hlo::Mul(Sinh(a), hlo::Cos(b)), im);
+  }
   Value a = hlo::Abs(x);
   Value e = hlo::Exp(Times(a, 0.5));  // squared later, so that it overflows where sinh does
   Value half = Times(e, 0.5);
@@ -193,10 +217,18 @@ Value Sinh(Value x) {
 }
 
 Value Cosh(Value x) {
-  if (IsComplexValue(x)) return Times(hlo::Add(hlo::Exp(x), hlo::Exp(hlo::Neg(x))), 0.5);
+  if (IsComplexValue(x)) {
+    Value a = hlo::Real(x), b = hlo::Imag(x);
+    Value im = hlo::Select(IsZero(b), hlo::Mul(hlo::Sign(a), b), hlo::Mul(Sinh(a), hlo::Sin(b)));
+    return hlo::Complex(hlo::Mul(Cosh(a), hlo::Cos(b)), im);
+  }
   Value e = hlo::Exp(Times(hlo::Abs(x), 0.5));
   return hlo::Add(hlo::Mul(Times(e, 0.5), e), hlo::Div(FullLike(x, 0.5), Square(e)));
 }
+
+// XLA's lose imaginary parts much smaller than 1.
+Value SinOf(Value x) { return IsComplexValue(x) ? OverI(Sinh(TimesI(x))) : hlo::Sin(x); }
+Value CosOf(Value x) { return IsComplexValue(x) ? Cosh(TimesI(x)) : hlo::Cos(x); }
 
 Value RealAsinh(Value x) {
   Value a = hlo::Abs(x);
@@ -209,9 +241,11 @@ Value RealAsinh(Value x) {
 }
 
 // Kahan, "Branch cuts for complex elementary functions".
+// A real number's sum with a complex one leaves the sign of its imaginary zero.
+Value PlusReal(Value z, double c) { return hlo::Complex(Plus(hlo::Real(z), c), hlo::Imag(z)); }
 struct Roots {
   Value minus, plus;  // sqrt(1 - z) and sqrt(1 + z)
-  explicit Roots(Value z) : minus(hlo::Sqrt(RSub(1, z))), plus(hlo::Sqrt(Plus(z, 1))) {}
+  explicit Roots(Value z) : minus(SqrtOf(PlusReal(hlo::Neg(z), 1))), plus(SqrtOf(PlusReal(z, 1))) {}
 };
 Value ImConj(Value a, Value b) {  // Im(conj(a) b)
   return hlo::Sub(hlo::Mul(hlo::Real(a), hlo::Imag(b)), hlo::Mul(hlo::Imag(a), hlo::Real(b)));
@@ -222,8 +256,6 @@ Value ReConj(Value a, Value b) {  // Re(conj(a) b)
 Value ReProduct(Value a, Value b) {
   return hlo::Sub(hlo::Mul(hlo::Real(a), hlo::Real(b)), hlo::Mul(hlo::Imag(a), hlo::Imag(b)));
 }
-Value TimesI(Value z) { return hlo::Complex(hlo::Neg(hlo::Imag(z)), hlo::Real(z)); }
-Value OverI(Value z) { return hlo::Complex(hlo::Imag(z), hlo::Neg(hlo::Real(z))); }
 
 Value Asin(Value x) {
   if (IsComplexValue(x)) {
@@ -247,8 +279,8 @@ Value Asinh(Value x) { return IsComplexValue(x) ? OverI(Asin(TimesI(x))) : RealA
 
 Value Acosh(Value x) {
   if (IsComplexValue(x)) {
-    Value minus = hlo::Sqrt(Plus(x, -1));
-    Value plus = hlo::Sqrt(Plus(x, 1));
+    Value minus = SqrtOf(PlusReal(x, -1));
+    Value plus = SqrtOf(PlusReal(x, 1));
     Value im = Times(hlo::Atan2(hlo::Imag(minus), hlo::Real(plus)), 2);
     return hlo::Complex(RealAsinh(ReConj(minus, plus)), im);
   }
@@ -264,12 +296,18 @@ Value Acosh(Value x) {
 Value Atanh(Value x) {
   if (!IsComplexValue(x)) return Times(hlo::Sub(hlo::Log1p(x), hlo::Log1p(hlo::Neg(x))), 0.5);
   Value a = hlo::Real(x), b = hlo::Imag(x);
-  Value b2 = Square(b);
-  Value up = hlo::Add(Square(Plus(a, 1)), b2);
-  Value down = hlo::Add(Square(RSub(1, a)), b2);
-  Value re = Times(hlo::Log(hlo::Div(up, down)), 0.25);
-  Value x2 = hlo::Sub(hlo::Mul(RSub(1, a), Plus(a, 1)), b2);
-  return hlo::Complex(re, Times(hlo::Atan2(Times(b, 2), x2), 0.5));
+  Value size = hlo::Abs(a);
+  Value away = hlo::Abs(hlo::Complex(RSub(1, size), b));  // from the nearer of 1 and -1
+  // A product: XLA makes (p / q) / r a division by q r, which may be infinite.
+  Value ratio = hlo::Mul(hlo::Div(size, away), hlo::Div(FullLike(away, 4), away));
+  Value close = Times(hlo::Log(hlo::Div(FullLike(away, 2), away)), 0.5);
+  Value re = Times(hlo::Log1p(ratio), 0.25);
+  re = hlo::Select(hlo::Lt(away, FullLike(away, 1e-9)), close, re);
+  Value x2 = hlo::Sub(hlo::Mul(RSub(1, a), Plus(a, 1)), Square(b));
+  Value im = Times(hlo::Atan2(b, Times(x2, 0.5)), 0.5);
+  Value infinite = hlo::Or(IsInf(a), IsInf(b));
+  re = CopySign(Where(infinite, 0, re), a);
+  return hlo::Complex(re, Where(infinite, CopySign(FullLike(b, kPi / 2), b), im));
 }
 
 Value Atan(Value x) {
@@ -277,9 +315,9 @@ Value Atan(Value x) {
 }
 
 Value Sinc(Value x) {
-  Value y = Times(x, kPi);
+  Value y = TimesReal(x, kPi);
   Value one = IsZero(x);
-  return Where(one, 1, hlo::Div(hlo::Sin(y), y));
+  return Where(one, 1, hlo::Div(SinOf(y), y));
 }
 
 // -x log(x), 0 at 0 and -inf below.
@@ -363,13 +401,13 @@ XLA_OPS(m) {
   Register<at::_ops::log2, ComplexUnary<Log2, "log2">>(m);
   Register<at::_ops::log10, ComplexUnary<Log10, "log10">>(m);
   Register<at::_ops::log1p, ComplexUnary<hlo::Log1p, "log1p">>(m);
-  Register<at::_ops::sqrt, ComplexUnary<hlo::Sqrt, "sqrt">>(m);
-  Register<sqrt_, ComplexUnary<hlo::Sqrt, "sqrt">>(m);
+  Register<at::_ops::sqrt, ComplexUnary<SqrtOf, "sqrt">>(m);
+  Register<sqrt_, ComplexUnary<SqrtOf, "sqrt">>(m);
   Register<rsqrt, ComplexUnary<hlo::Rsqrt, "rsqrt">>(m);
   Register<reciprocal, FloatUnary<Reciprocal>>(m);
   Register<reciprocal_, FloatUnary<Reciprocal>>(m);
-  Register<at::_ops::sin, ComplexUnary<hlo::Sin, "sin">>(m);
-  Register<at::_ops::cos, ComplexUnary<hlo::Cos, "cos">>(m);
+  Register<at::_ops::sin, ComplexUnary<SinOf, "sin">>(m);
+  Register<at::_ops::cos, ComplexUnary<CosOf, "cos">>(m);
   Register<at::_ops::tan, ComplexUnary<hlo::Tan, "tan">>(m);
   Register<at::_ops::sinh, ComplexUnary<Sinh, "sinh">>(m);
   Register<at::_ops::cosh, ComplexUnary<Cosh, "cosh">>(m);

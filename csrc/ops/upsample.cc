@@ -320,14 +320,15 @@ struct Upsample {
   }
 };
 
-template <Mode kMode, typename... Rest>
+template <typename Op, Mode kMode, typename... Rest>
 struct UpsampleBackward {
   static Shape Infer(const Arg& g, Span output_size, Span input_size, Rest...) {
     XLA_CHECK(g.dims().size() == input_size.size() && Resized(g, output_size) == g.dims(),
               kInvalidArgument,
               "Expected grad_output to have the same shape as output; output.size() = ",
               ToString(output_size), " but got ", ToString(g.dims()));
-    CheckPixels<kMode>(g.dtype(), output_size.size());
+    const char* kernel = Op::name + std::string_view("aten::").size();
+    CheckImplemented(IsFloat(g.dtype()), kernel + (*kernel == '_'), g.dtype());
     return g.shape().with(Dims(input_size));
   }
   static Value Lower(const Shape& out, Value g, Span, Span, Rest... rest) {
@@ -339,7 +340,7 @@ struct UpsampleBackward {
 template <typename Forward, typename Backward, Mode kMode, typename... Rest>
 void RegisterPair(torch::Library& m) {
   Register<Forward, Upsample<kMode, Rest...>>(m);
-  Register<Backward, UpsampleBackward<kMode, Rest...>>(m);
+  Register<Backward, UpsampleBackward<Backward, kMode, Rest...>>(m);
 }
 
 }  // namespace

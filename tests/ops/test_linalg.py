@@ -115,7 +115,9 @@ def test_sample_frequencies_into_a_view():
 
 FREQUENCY_ERRORS = {
     "integer": lambda d: torch.fft.fftfreq(4, dtype=torch.int64, device=d),
+    "complex": lambda d: torch.fft.fftfreq(4, dtype=torch.complex64, device=d),
     "negative": lambda d: torch.fft.fftfreq(-1, device=d),
+    "kaiser_complex": lambda d: torch.kaiser_window(4, dtype=torch.complex64, device=d),
     "kaiser_negative": lambda d: torch.kaiser_window(-1, device=d),
 }
 

@@ -643,6 +643,9 @@ ERRORS = {
     "fold_blocks": lambda x: F.fold(x[0], (9, 9), 2),
     "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2),
     "interpolate": lambda x: torch.ops.aten.upsample_nearest2d(x, [0, 4]),
+    "interpolate_backward": lambda x: torch.ops.aten.upsample_bilinear2d_backward(
+        x.byte(), [4, 5], [2, 3, 2, 3], True
+    ),
 }
 
 
