@@ -333,8 +333,6 @@ XLA_OPS(m) {
   Register<remainder_Scalar_Tensor, RemainderScalarTensor>(m);
   Register<fmod_Tensor, RealBinary<hlo::Rem, "fmod_cpu">>(m);
   Register<pow_Tensor_Tensor, PowTensorTensor>(m);
-  m.impl("pow.Tensor_Scalar", TORCH_FN(PowOf));
-  m.impl("pow_.Scalar", TORCH_FN(PowInPlace));
   Register<pow_Scalar, PowScalar>(m);
   Register<at::_ops::fmax, Extreme<Fmax, "fmax">>(m);
   Register<at::_ops::fmin, Extreme<Fmin, "fmin">>(m);
@@ -347,6 +345,12 @@ XLA_OPS(m) {
   Register<logaddexp2, InexactBinary<LogAddExp2, "logaddexp2_cpu">>(m);
   Register<at::_ops::nextafter, NextAfter>(m);
   Register<heaviside, Heaviside>(m);
+}
+
+// Not above: at::_ops has an operator `std`, and TORCH_FN names the namespace.
+XLA_OPS(m) {
+  m.impl("pow.Tensor_Scalar", TORCH_FN(PowOf));
+  m.impl("pow_.Scalar", TORCH_FN(PowInPlace));
 }
 
 }  // namespace torch_xla::ops
