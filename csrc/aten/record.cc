@@ -195,7 +195,7 @@ void RaiseInTorchWords(const char* name, const char* overload, torch::jit::Stack
     } else {
       CallMeta(name, overload, stack);
     }
-  } catch (const c10::NotImplementedError&) {
+  } catch (const c10::NotImplementedError&) {  // NOLINT(bugprone-empty-catch)
     // A kernel that says only this knows less than we do.
   }
   TORCH_CHECK(false, ours.what());
