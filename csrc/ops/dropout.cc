@@ -51,7 +51,7 @@ struct DropoutBackward {
                                                  : g.dtype());
   }
   static Value Lower(const Shape& out, Value g, Value mask, Value scale) {
-    Value x = Widen(g);
+    Value x = hlo::ConvertTo(g, Wide(out.dtype));
     return hlo::ConvertTo(Where(mask, hlo::Mul(x, FitTo(scale, x)), 0), out.dtype);
   }
 };
