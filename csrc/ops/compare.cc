@@ -196,7 +196,6 @@ XLA_OPS(m) {
   RegisterCompare<le_Tensor, le_Scalar, Direction::kLE>(m);
   RegisterCompare<gt_Tensor, gt_Scalar, Direction::kGT>(m);
   RegisterCompare<ge_Tensor, ge_Scalar, Direction::kGE>(m);
-  m.impl("equal", TORCH_FN(Equal));
   Register<logical_and, Logical<hlo::And>>(m);
   Register<logical_or, Logical<hlo::Or>>(m);
   Register<logical_xor, Logical<hlo::Xor>>(m);
@@ -218,5 +217,8 @@ XLA_OPS(m) {
   Register<isneginf, RealFloatTest<IsNegInf, "isneginf">>(m);
   Register<signbit, SignBitOp>(m);
 }
+
+// Not above: at::_ops has an operator `std`, and TORCH_FN names the namespace.
+XLA_OPS(m) { m.impl("equal", TORCH_FN(Equal)); }
 
 }  // namespace torch_xla::ops
