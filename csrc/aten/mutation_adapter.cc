@@ -29,28 +29,12 @@ struct Route {
   OperatorHandle functional;
   std::vector<size_t> mutated;  // argument positions, in the order of the functional's results
   bool in_place = false;        // the mutated argument is also the functional's own first argument
+  std::optional<size_t> dtype;  // the argument that is out's dtype where it is not given
 };
 
 void WriteOut(const at::Tensor& out, const at::Tensor& result) {
   at::native::resize_output(out, result.sizes());
   Unwrap(out).Write(Convert(Unwrap(result).value(), ToDType(out.scalar_type())));
-}
-
-// Sums and products without a dtype are computed in that of `out`.
-bool TakesDtypeOfOut(const c10::FunctionSchema& schema) {
-  for (const char* name : {"sum", "nansum", "prod", "cumsum", "cumprod"}) {
-    if (schema.name() == std::string("aten::") + name) return true;
-  }
-  return false;
-}
-
-void GiveDtypeOfOut(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& args,
-                    torch::jit::Stack& inner) {
-  std::optional<int> dtype = schema.argumentIndexWithName("dtype");
-  std::optional<int> out = schema.argumentIndexWithName("out");
-  if (!dtype || !out) return;
-  auto at = static_cast<size_t>(*dtype);
-  if (inner[at].isNone()) inner[at] = args[static_cast<size_t>(*out)].toTensor().scalar_type();
 }
 
 class Adapter final : public c10::OperatorKernel {
@@ -67,7 +51,9 @@ class Adapter final : public c10::OperatorKernel {
       bool out = !route_.in_place && Mutates(schema.arguments()[i]);
       if (!out) inner.push_back(args[i]);
     }
-    if (!route_.in_place && TakesDtypeOfOut(schema)) GiveDtypeOfOut(schema, args, inner);
+    if (route_.dtype && inner[*route_.dtype].isNone()) {
+      inner[*route_.dtype] = args[route_.mutated[0]].toTensor().scalar_type();
+    }
     route_.functional.callBoxed(inner);
     for (size_t i = 0; !route_.in_place && i < route_.mutated.size(); ++i) {
       CheckOut(args[route_.mutated[i]].toTensor(),
@@ -134,6 +120,15 @@ const std::map<std::string, std::string>& KnownPartners() {
   return known;
 }
 
+// Sums and products without a dtype are computed in that of `out`.
+std::optional<size_t> DtypeOfOut(const c10::FunctionSchema& schema) {
+  for (const char* name : {"sum", "nansum", "prod", "cumsum", "cumprod"}) {
+    if (schema.name() != std::string("aten::") + name) continue;
+    if (auto at = schema.argumentIndexWithName("dtype")) return static_cast<size_t>(*at);
+  }
+  return std::nullopt;
+}
+
 struct Plan {
   OperatorHandle op;
   MutationRoute info;
@@ -168,7 +163,7 @@ std::vector<Plan> MakePlans() {
       const std::string& name = op.operator_name().name;
       bool in_place = (name.back() == '_' && name.rfind("__") != name.size() - 2) ||
                       name.rfind("aten::__i", 0) == 0;  // __ilshift__
-      Route route{op, {}, in_place};
+      Route route{op, {}, in_place, {}};
       for (size_t i = 0; i < schema.arguments().size(); ++i) {
         if (Mutates(schema.arguments()[i])) route.mutated.push_back(i);
       }
@@ -188,6 +183,7 @@ std::vector<Plan> MakePlans() {
         if (!Matches(schema, f.schema(), in_place) || !ReturnsTensorsOnly(f.schema())) continue;
         if (f.schema().returns().size() != route.mutated.size()) continue;
         route.functional = f;
+        if (!in_place) route.dtype = DtypeOfOut(schema);
         plan.info.how = "adapter";
         plan.info.partner = FullName(f.operator_name());
         plan.route = route;

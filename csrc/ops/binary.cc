@@ -119,10 +119,9 @@ struct DivMode {
 Value IntegerPower(Value x, Value e) {
   Value one = FullLike(x, 1), zero = FullLike(x, 0), y = one, factor = x, rest = e;
   int64_t bits = static_cast<int64_t>(8 * ByteSize(x.dtype())) - (IsSigned(x.dtype()) ? 1 : 0);
-  Value low = one;
-  Value odd = hlo::Ne(hlo::And(e, low), zero);
+  auto is_odd = [&](Value v) { return hlo::Ne(hlo::And(v, one), zero); };
   for (int64_t i = 0; i < bits; ++i) {
-    y = hlo::Select(hlo::Ne(hlo::And(rest, low), zero), hlo::Mul(y, factor), y);
+    y = hlo::Select(is_odd(rest), hlo::Mul(y, factor), y);
     if (i + 1 == bits) break;
     factor = Square(factor);
     rest = hlo::ShiftRightLogical(rest, one);
@@ -130,7 +129,7 @@ Value IntegerPower(Value x, Value e) {
   if (!IsSigned(x.dtype())) return y;
   Value inverse = hlo::Select(hlo::Eq(x, one), one, zero);
   Value minus = FullLike(x, -1);
-  inverse = hlo::Select(hlo::Eq(x, minus), hlo::Select(odd, minus, one), inverse);
+  inverse = hlo::Select(hlo::Eq(x, minus), hlo::Select(is_odd(e), minus, one), inverse);
   return hlo::Select(LtZero(e), inverse, y);
 }
 
@@ -168,12 +167,10 @@ struct PowTensorScalar {
       if (p == 1) return x;
       if (p == 2) return Square(x);
       if (p == 3) return hlo::Mul(Square(x), x);
-      if (!IsIntOrBool(x.dtype())) {
-        if (p == 0.5) return hlo::Sqrt(x);
-        if (p == -0.5) return hlo::Rsqrt(x);
-        if (p == -1) return hlo::Div(FullLike(x, 1), x);
-        if (p == -2) return hlo::Div(FullLike(x, 1), Square(x));
-      }
+      if (p == 0.5) return hlo::Sqrt(x);
+      if (p == -0.5) return hlo::Rsqrt(x);
+      if (p == -1) return hlo::Div(FullLike(x, 1), x);
+      if (p == -2) return hlo::Div(FullLike(x, 1), Square(x));
     }
     return Power(x, FitTo(e.As(x.builder(), x.dtype()), x));
   }

@@ -30,7 +30,6 @@ at::Tensor OnHost(torch::jit::Stack arguments) {
 }
 
 // Counts up to a least size are as a rule all: two numbers are read to know.
-
 at::Tensor Bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights,
                     c10::SymInt minlength) {
   constexpr const char* kWrong = "bincount only supports 1-d non-negative integral inputs.";
@@ -59,7 +58,6 @@ at::Tensor Bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
 }
 
 // i as often as repeats[i] says. A size that is given is not compared with the sum.
-
 at::Tensor RepeatInterleave(const at::Tensor& repeats, std::optional<c10::SymInt> output_size) {
   if (!output_size) {
     return OnHost<at::_ops::repeat_interleave_Tensor>({repeats, c10::IValue()});

@@ -78,7 +78,6 @@ constexpr double kTemme[][16] = {
      3.7735877416110979e-7, -2.1867506700122867e-7, 6.2202288040189269e-8, 6.5977038267330006e-16}};
 
 double Epsilon(Value x) { return x.dtype() == DType::kF64 ? 0x1p-53 : 0x1p-24; }
-bool Is64(Value x) { return x.dtype() == DType::kF64; }
 
 // Repeats `step` where `open`; it gets the number of the step, from 1 on, and the state, whose
 // first value is the sum.

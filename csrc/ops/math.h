@@ -5,6 +5,8 @@
 
 namespace torch_xla::ops {
 
+inline bool Is64(hlo::Value x) { return x.dtype() == DType::kF64; }
+
 // Of bfloat16 and up to float64; of integers: negative.
 hlo::Value SignBit(hlo::Value x);
 // The bits of a float as a signed integer.

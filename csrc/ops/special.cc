@@ -17,8 +17,6 @@ DType BitsOf(DType t) {
   }
 }
 
-bool Is64(Value x) { return x.dtype() == DType::kF64; }
-
 // Rational approximations after Cephes (float64) and Eigen (float32).
 Value Erf32(Value x) {
   Value inside = hlo::Lt(hlo::Abs(x), FullLike(x, 3.7439211627767994));  // erf is 1 beyond
