@@ -105,6 +105,23 @@ def net(device):
     return nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3)).to(device)
 
 
+def train_step(model, optimizer, scaler, g, device, region, overflows, clip):
+    """One step on a drawn batch, forward inside of the autocast region; the loss."""
+    x = torch.randn(5, 6, generator=g).to(device)
+    y = torch.randint(3, (5,), generator=g).to(device)
+    factor = torch.tensor(INF if overflows else 1.0).to(device)
+    optimizer.zero_grad()
+    with region:
+        loss = F.cross_entropy(model(x), y)
+    scaler.scale(loss * factor).backward()
+    if clip:
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss
+
+
 def train(device, make_optimizer, steps=8, bad=(0, 3), dtype=torch.float16, clip=False):
     """Losses, parameters and scales; the gradients of the steps `bad` overflow."""
     model = net(device)
@@ -113,18 +130,8 @@ def train(device, make_optimizer, steps=8, bad=(0, 3), dtype=torch.float16, clip
     g = torch.Generator().manual_seed(1)
     losses, scales, compiled = [], [], []
     for step in range(steps):
-        x = torch.randn(5, 6, generator=g).to(device)
-        y = torch.randint(3, (5,), generator=g).to(device)
-        factor = torch.tensor(INF if step in bad else 1.0).to(device)
-        optimizer.zero_grad()
-        with torch.autocast(torch.device(device).type, dtype=dtype):
-            loss = F.cross_entropy(model(x), y)
-        scaler.scale(loss * factor).backward()
-        if clip:
-            scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        scaler.step(optimizer)
-        scaler.update()
+        region = torch.autocast(torch.device(device).type, dtype=dtype)
+        loss = train_step(model, optimizer, scaler, g, device, region, step in bad, clip)
         losses.append(loss.detach())
         scales.append(scaler._scale.clone())
         if torch.device(device).type == "xla":
@@ -233,18 +240,8 @@ def test_training_never_waits(name, clip, scaler_class):
     before = host_runs()
     counts = []
     for step in range(8):
-        x = torch.randn(5, 6, generator=g).to(DEVICE)
-        y = torch.randint(3, (5,), generator=g).to(DEVICE)
-        factor = torch.tensor(INF if step in (0, 3) else 1.0).to(DEVICE)
-        optimizer.zero_grad()
-        with autocast(DEVICE, dtype=torch.float16):
-            loss = F.cross_entropy(model(x), y)
-        scaler.scale(loss * factor).backward()
-        if clip:
-            scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        scaler.step(optimizer)
-        scaler.update()
+        region = autocast(DEVICE, dtype=torch.float16)
+        train_step(model, optimizer, scaler, g, DEVICE, region, step in (0, 3), clip)
         schedule.step()
         torch_xla.sync(wait=True)  # so that it is counted
         counts.append((compiles(), executions()))
