@@ -14,6 +14,7 @@
 #include "aten/dtype_map.h"
 #include "aten/host_copy.h"
 #include "aten/ops_util.h"
+#include "aten/sparse.h"
 #include "base/error.h"
 #include "hlo/movement.h"
 #include "lazy/executor.h"
@@ -117,7 +118,12 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
   std::vector<lazy::Tensor> from;
   std::vector<void*> to;
   for (at::Tensor& t : out) {
-    if (!IsXla(t)) continue;
+    if (!IsXla(t)) {
+      if (OnXla(t) && IsSparse(t)) {
+        t = MapSparse(t, t.options().device(at::kCPU), [](const at::Tensor& member) { return ToCpu(member); });
+      }
+      continue;
+    }
     from.push_back(Unwrap(t));
     t = at::empty(t.sizes(), at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU));
     to.push_back(t.mutable_data_ptr());
@@ -134,6 +140,11 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
 at::Tensor ToCpu(const at::Tensor& tensor) { return ToCpu(at::TensorList(tensor))[0]; }
 
 at::Tensor FromCpu(const at::Tensor& tensor, int device) {
+  if (IsSparse(tensor)) {
+    c10::Device to(c10::kXLA, static_cast<c10::DeviceIndex>(device));
+    return MapSparse(tensor, tensor.options().device(to),
+                     [&](const at::Tensor& t) { return FromCpu(t, device); });
+  }
   at::Tensor dense = tensor.resolve_conj().resolve_neg().contiguous();
   Shape shape = ShapeOf(dense);
   return Wrap(lazy::FromHost(dense.const_data_ptr(), shape, device), shape);

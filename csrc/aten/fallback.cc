@@ -13,6 +13,7 @@
 #include "aten/generator.h"
 #include "aten/host_copy.h"
 #include "aten/ops_util.h"
+#include "aten/sparse.h"
 #include "aten/tensor_impl.h"
 #include "base/metrics.h"
 
@@ -81,9 +82,9 @@ bool Writes(const c10::Argument& a) {
 
 at::Tensor ToDevice(const at::Tensor& t, int device, const c10::OperatorHandle& op) {
   if (!t.defined() || !t.is_cpu()) return t;
-  TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided, op.operator_name(), " makes a ",
-                              t.layout(),
-                              " tensor, and XLA devices have dense ones only: call it "
+  TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == at::kStrided || IsSparse(t), op.operator_name(),
+                              " makes a ", t.layout(),
+                              " tensor, and XLA devices have dense and sparse ones only: call it "
                               "on .cpu()");
   return FromCpu(t, device);
 }
@@ -109,8 +110,8 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   std::vector<at::Tensor> tensors = Tensors(args);
   int device = CurrentDevice();
   for (const at::Tensor& t : tensors) {
-    if (IsXla(t)) {
-      device = Unwrap(t).device();
+    if (OnXla(t)) {
+      device = t.get_device();
       break;
     }
   }
@@ -119,8 +120,8 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   // indices).
   auto first =
       std::find_if(tensors.begin(), tensors.end(), [](const at::Tensor& t) { return t.defined(); });
-  TORCH_CHECK(first == tensors.end() || IsXla(*first) || first->dim() == 0 ||
-                  std::none_of(tensors.begin(), tensors.end(), IsXla),
+  TORCH_CHECK(first == tensors.end() || OnXla(*first) || first->dim() == 0 ||
+                  std::none_of(tensors.begin(), tensors.end(), OnXla),
               "Expected all tensors to be on the same device, but found at least two devices, xla:",
               device, " and ", first->device(), "! (", op.operator_name(), ")");
   for (const IValue& v : args) {
@@ -142,7 +143,11 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
     std::vector<at::Tensor> to = Tensors(at::ArrayRef<IValue>(args[i]));
     std::vector<at::Tensor> from = Tensors(at::ArrayRef<IValue>(host_args[i]));
     for (size_t j = 0; j < to.size(); ++j) {
-      if (!IsXla(to[j])) continue;
+      if (!OnXla(to[j])) continue;
+      if (IsSparse(to[j])) {
+        TakeSparse(to[j], FromCpu(from[j], device));
+        continue;
+      }
       if (to[j].sizes() != from[j].sizes()) to[j].resize_(from[j].sizes());
       to[j].copy_(from[j]);
     }

@@ -1,4 +1,4 @@
-// Whole tensors between host and device.
+// Whole tensors, dense and sparse, between host and device.
 #pragma once
 
 #include <ATen/core/Tensor.h>

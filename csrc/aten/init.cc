@@ -5,6 +5,7 @@
 #include "aten/fallback.h"
 #include "aten/mutation_adapter.h"
 #include "aten/precision.h"
+#include "aten/sparse.h"
 #include "aten/view_copies.h"
 
 namespace torch_xla {
@@ -15,6 +16,7 @@ void Initialize() {
     InstallViewCopies();
     InstallMutationAdapter();
     InstallFallback();
+    InstallSparse();
     InstallMatMulPrecision();
   });
 }

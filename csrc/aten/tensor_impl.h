@@ -43,6 +43,8 @@ class XLATensorImpl final : public c10::TensorImpl {
 inline bool IsXla(const at::TensorBase& t) {
   return t.defined() && t.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::XLA);
 }
+// Of any layout: a sparse one is PyTorch's own object, of XLA tensors.
+inline bool OnXla(const at::TensorBase& t) { return t.defined() && t.device().is_xla(); }
 // Checked: throws for anything that is no XLA tensor of ours (undefined, functional wrapper...).
 XLATensorImpl& ImplOf(const at::TensorBase& t);
 inline const lazy::Tensor& Unwrap(const at::TensorBase& t) { return ImplOf(t).tensor(); }

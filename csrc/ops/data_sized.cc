@@ -1,7 +1,6 @@
 // Operators whose result has a size that an argument tells, or only the data. In the second case
 // they run on the host, as `unique` and `nonzero` do: a program of ours would be compiled anew for
 // each size that the data give.
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/bincount_ops.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty.h>
@@ -20,15 +19,6 @@ namespace {
 
 at::TensorOptions Long(const at::Tensor& like) { return like.options().dtype(at::kLong); }
 
-// The counted fallback of AtOp.
-template <typename AtOp>
-at::Tensor OnHost(torch::jit::Stack arguments) {
-  static const c10::OperatorHandle op =
-      c10::Dispatcher::singleton().findSchemaOrThrow(AtOp::name, AtOp::overload_name);
-  RunOnHost(op, {}, &arguments);
-  return arguments[0].toTensor();
-}
-
 // Counts up to a least size are as a rule all: two numbers are read to know.
 at::Tensor Bincount(const at::Tensor& self, const std::optional<at::Tensor>& weights,
                     c10::SymInt minlength) {
@@ -36,7 +26,8 @@ at::Tensor Bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   int64_t least = minlength.guard_int(__FILE__, __LINE__);
   auto on_host = [&] {
     return OnHost<at::_ops::bincount>(
-        {self, weights ? c10::IValue(*weights) : c10::IValue(), least});
+        {self, weights ? c10::IValue(*weights) : c10::IValue(), least})[0]
+        .toTensor();
   };
   if (least == 0) return on_host();
   CheckImplemented(c10::isIntegralType(self.scalar_type(), /*includeBool=*/false), "bincount_cpu",
@@ -60,7 +51,7 @@ at::Tensor Bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
 // i as often as repeats[i] says. A size that is given is not compared with the sum.
 at::Tensor RepeatInterleave(const at::Tensor& repeats, std::optional<c10::SymInt> output_size) {
   if (!output_size) {
-    return OnHost<at::_ops::repeat_interleave_Tensor>({repeats, c10::IValue()});
+    return OnHost<at::_ops::repeat_interleave_Tensor>({repeats, c10::IValue()})[0].toTensor();
   }
   at::ScalarType t = repeats.scalar_type();
   CheckImplemented(t == at::kLong || t == at::kInt, "repeat_interleave_cpu", ToDType(t));

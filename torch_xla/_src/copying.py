@@ -28,7 +28,9 @@ def _sharing(original: Callable[..., Any]) -> Callable[..., Any]:
     def deepcopy(self: torch.Tensor, memo: dict[Any, Any]) -> Any:
         seen = id(self) in memo
         result = original(self, memo)
-        if self.device.type != "xla" or seen or result.device.type != "xla":
+        if seen or not all(
+            t.device.type == "xla" and t.layout == torch.strided for t in (self, result)
+        ):
             return result
         with torch.no_grad():
             # memo's other keys are the ids of objects.

@@ -6,7 +6,17 @@ import os
 import torch
 
 from .. import _XLAC
-from . import copying, device_module, log, module_to, plugins, random, serialization, world
+from . import (
+    copying,
+    device_module,
+    log,
+    module_to,
+    plugins,
+    random,
+    serialization,
+    sparse,
+    world,
+)
 
 _done = False
 
@@ -27,6 +37,7 @@ def run() -> None:
     serialization.register()
     module_to.wrap()
     copying.wrap()
+    sparse.wrap()
     # Work in flight is drained and the client destroyed before static destructors run.
     atexit.register(_XLAC._xla_shutdown)
     atexit.register(world.leave)

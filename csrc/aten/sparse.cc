@@ -1,0 +1,165 @@
+#include "aten/sparse.h"
+
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/SparseTensorUtils.h>
+#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
+#include <torch/library.h>
+
+#include "aten/fallback.h"
+
+namespace torch_xla {
+namespace {
+
+using c10::DispatchKey;
+
+// PyTorch's constructor of compressed tensors knows its own devices only: made as of the meta
+// device, then given ours.
+class CompressedImpl final : public at::SparseCsrTensorImpl {
+ public:
+  CompressedImpl(c10::Device device, at::Layout layout, caffe2::TypeMeta dtype)
+      : SparseCsrTensorImpl(c10::DispatchKeySet(DispatchKey::SparseCsrMeta), c10::kMeta, layout,
+                            dtype) {
+    using c10::BackendComponent;
+    key_set_ = key_set_.remove_backend(BackendComponent::MetaBit) |
+               c10::DispatchKeySet(BackendComponent::XLABit) |
+               c10::getAutocastRelatedKeySetFromBackend(BackendComponent::XLABit);
+    device_opt_ = device;
+  }
+
+  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(
+      const c10::VariableVersion& version, bool allow_change) const override {
+    return Copy(version, allow_change);
+  }
+  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                              bool allow_change) const override {
+    return Copy(std::move(version), allow_change);
+  }
+
+ private:
+  template <typename Version>
+  c10::intrusive_ptr<c10::TensorImpl> Copy(Version&& version, bool allow_change) const {
+    auto impl = c10::make_intrusive<CompressedImpl>(device(), layout_impl(), dtype());
+    TensorImpl::copy_tensor_metadata(this, impl.get(), std::forward<Version>(version), allow_change);
+    impl->crow_indices_ = crow_indices_;
+    impl->col_indices_ = col_indices_;
+    impl->values_ = values_;
+    impl->refresh_numel();
+    return impl;
+  }
+};
+
+// Whether a kernel of SparseCPU or SparseCsrCPU reads memory. Of the first, those that PyTorch has
+// for CPUs only. The second make their results with a constructor that knows PyTorch's own devices.
+constexpr std::string_view kCooOnHost[] = {
+    "_pin_memory",
+    "_sparse_log_softmax",
+    "_sparse_log_softmax_backward_data",
+    "_sparse_mask_projection",
+    "_sparse_softmax",
+    "_sparse_softmax_backward_data",
+    "_sparse_sparse_matmul",
+    "_sparse_sum_backward",
+    "_to_sparse_bsc",
+    "_to_sparse_bsr",
+    "_to_sparse_csc",
+    "_to_sparse_csr",
+    "bmm",
+    "bmm.out",
+    "hspmm",
+    "hspmm.out",
+    "index_select",
+    "sspaddmm.out",
+};
+constexpr std::string_view kCompressedOnMembers[] = {
+    "_nnz",        "_to_dense",   "ccol_indices", "col_indices", "crow_indices",
+    "dense_dim",   "mm",          "mm.out",       "row_indices", "select.int",
+    "select_copy.int", "sparse_dim",  "sum",          "values",
+};
+
+template <DispatchKey kCpu>
+bool RunsOnHost(const std::string& form) {
+  if (kCpu == DispatchKey::SparseCPU) return std::ranges::count(kCooOnHost, form) > 0;
+  return std::ranges::count(kCompressedOnMembers, form) == 0;
+}
+
+// PyTorch's kernel for sparse CPU tensors, on ours.
+template <DispatchKey kCpu>
+void RunTorchs(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(kCpu), stack);
+}
+
+std::vector<std::string>& Fallbacks() {
+  static auto* list = new std::vector<std::string>;
+  return *list;
+}
+
+template <DispatchKey kCpu>
+void Install(DispatchKey key) {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  static auto* kernels = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    auto op = dispatcher.findSchema(name);
+    if (!op || name.name.rfind("aten::", 0) != 0 || !op->hasKernelForDispatchKey(kCpu) ||
+        op->hasKernelForDispatchKey(key)) {
+      continue;
+    }
+    std::string form =
+        name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    if (RunsOnHost<kCpu>(form)) {
+      Fallbacks().push_back(name.name);
+      kernels->impl(form.c_str(), torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
+    } else {
+      kernels->impl(form.c_str(), torch::CppFunction::makeFromBoxedFunction<&RunTorchs<kCpu>>());
+    }
+  }
+  // An operator that sparse CPU tensors do not have either raises what it raises for those.
+  static auto* rest = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+  rest->fallback(torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
+}
+
+}  // namespace
+
+at::Tensor MakeCompressed(const at::Tensor& compressed, const at::Tensor& plain,
+                          const at::Tensor& values, at::IntArrayRef size, at::Layout layout) {
+  auto impl = c10::make_intrusive<CompressedImpl>(values.device(), layout, values.dtype());
+  impl->set_member_tensors(compressed, plain, values, size);
+  return at::Tensor(std::move(impl));
+}
+
+at::Tensor MapSparse(const at::Tensor& t, const at::TensorOptions& options,
+                     const std::function<at::Tensor(const at::Tensor&)>& move) {
+  auto type = c10::typeMetaToScalarType(options.dtype());
+  if (t.layout() == at::kSparse) {
+    return at::_sparse_coo_tensor_with_dims_and_tensors(
+        t.sparse_dim(), t.dense_dim(), t.sizes(), move(t._indices()), move(t._values()).to(type),
+        options, t.is_coalesced());
+  }
+  auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(t);
+  return at::_sparse_compressed_tensor_unsafe(move(compressed), move(plain),
+                                              move(t.values()).to(type), t.sizes(), options);
+}
+
+void TakeSparse(const at::Tensor& self, const at::Tensor& from) {
+  if (self.layout() == at::kSparse) {
+    at::SparseTensorImpl* impl = at::sparse::get_sparse_impl(self);
+    impl->raw_resize_(from.sparse_dim(), from.dense_dim(), from.sizes());
+    impl->set_indices_and_values_unsafe(from._indices(), from._values());
+    impl->set_coalesced(from.is_coalesced());
+    return;
+  }
+  auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(from);
+  at::sparse_csr::get_sparse_csr_impl(self)->set_member_tensors(compressed, plain, from.values(),
+                                                                from.sizes());
+}
+
+void InstallSparse() {
+  Install<DispatchKey::SparseCPU>(DispatchKey::SparseXLA);
+  Install<DispatchKey::SparseCsrCPU>(DispatchKey::SparseCsrXLA);
+}
+
+std::vector<std::string> SparseFallbacks() { return Fallbacks(); }
+
+}  // namespace torch_xla

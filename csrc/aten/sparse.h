@@ -1,0 +1,33 @@
+// Sparse tensors: PyTorch's own objects, of indices and values that are XLA tensors.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace torch_xla {
+
+inline bool IsSparse(const at::TensorBase& t) {
+  return t.defined() && t.unsafeGetTensorImpl()->key_set().has_any(c10::sparse_ks | c10::sparse_csr_ks);
+}
+
+// A CSR, CSC, BSR or BSC tensor on the device of its members.
+at::Tensor MakeCompressed(const at::Tensor& compressed, const at::Tensor& plain,
+                          const at::Tensor& values, at::IntArrayRef size, at::Layout layout);
+// A tensor of the same sparse layout and the options' device and dtype, each member moved there by
+// `move`.
+at::Tensor MapSparse(const at::Tensor& tensor, const at::TensorOptions& options,
+                     const std::function<at::Tensor(const at::Tensor&)>& move);
+// `self` takes sizes, indices and values of another tensor of its layout and device.
+void TakeSparse(const at::Tensor& self, const at::Tensor& from);
+
+// Registers what has no kernel of ours under the keys of sparse XLA tensors: PyTorch's kernels,
+// which as a rule are made of operators on indices and values, or the counted fallback for those
+// that read memory. Call once, after InstallFallback.
+void InstallSparse();
+// Operators with the counted fallback for sparse tensors: "aten::bmm".
+std::vector<std::string> SparseFallbacks();
+
+}  // namespace torch_xla

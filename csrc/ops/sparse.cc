@@ -1,0 +1,373 @@
+// Sparse tensors: what PyTorch has for CPUs only and is worth recording. The rest of their
+// operators are PyTorch's own kernels over indices and values, or the fallback (aten/sparse.cc).
+#include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/SparseCsrTensorUtils.h>
+#include <ATen/ops/_convert_indices_from_csr_to_coo_ops.h>
+#include <ATen/ops/_coalesce_ops.h>
+#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
+#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
+#include <ATen/ops/_to_copy_native.h>
+#include <ATen/ops/_to_sparse_native.h>
+#include <ATen/ops/_unique2.h>
+#include <ATen/ops/_validate_sparse_compressed_tensor_args.h>
+#include <ATen/ops/add_ops.h>
+#include <ATen/ops/addmm_ops.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_ops.h>
+#include <ATen/ops/mul_ops.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/sparse_sampled_addmm_ops.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "aten/fallback.h"
+#include "aten/host_copy.h"
+#include "aten/ops_util.h"
+#include "aten/record.h"
+#include "aten/sparse.h"
+#include "ops/common.h"
+
+namespace torch_xla::ops {
+namespace {
+
+using c10::IValue;
+
+bool IsDense(const at::Tensor& t) { return IsXla(t); }
+bool IsCoo(const at::Tensor& t) { return OnXla(t) && t.layout() == at::kSparse; }
+bool IsRowsOrColumns(const at::Tensor& t) {
+  return OnXla(t) && (t.layout() == at::kSparseCsr || t.layout() == at::kSparseCsc);
+}
+
+at::Tensor Coo(const at::Tensor& like, const at::Tensor& indices, const at::Tensor& values,
+               bool coalesced) {
+  return at::_sparse_coo_tensor_with_dims_and_tensors(
+      like.sparse_dim(), like.dense_dim(), like.sizes(), indices, values,
+      like.options().dtype(values.scalar_type()), coalesced);
+}
+
+int64_t SparseNumel(const at::Tensor& t) {
+  return c10::multiply_integers(t.sizes().slice(0, t.sparse_dim()));
+}
+
+// [nnz]: each element's place among the sparse dimensions, row-major.
+at::Tensor Places(const at::Tensor& coo) {
+  at::Tensor indices = coo._indices();
+  if (coo.sparse_dim() == 0) return at::zeros({coo._nnz()}, indices.options());
+  at::Tensor places = indices.select(0, 0);
+  for (int64_t d = 1; d < coo.sparse_dim(); ++d) {
+    places = places.mul(coo.size(d)).add(indices.select(0, d));
+  }
+  return places;
+}
+
+// A dense tensor with its sparse dimensions made one.
+at::Tensor Flat(const at::Tensor& dense, const at::Tensor& coo) {
+  at::DimVector sizes{SparseNumel(coo)};
+  for (int64_t d : dense.sizes().slice(coo.sparse_dim())) sizes.push_back(d);
+  return dense.reshape(sizes);
+}
+
+// Sums values[i] into row places[i] of zeros; bools are or'ed.
+at::Tensor SumRows(int64_t rows, const at::Tensor& places, const at::Tensor& values) {
+  at::DimVector sizes(values.sizes().begin(), values.sizes().end());
+  sizes[0] = rows;
+  bool logical = values.scalar_type() == at::kBool;
+  at::Tensor v = logical ? values.to(at::kLong) : values;
+  at::Tensor sums = at::zeros(sizes, v.options()).index_add_(0, places, v);
+  return logical ? sums.ne(0) : sums;
+}
+
+// Sorted, each place once. How many there are is read from the device.
+at::Tensor Coalesce(const at::Tensor& self) {
+  if (self.is_coalesced()) return self;
+  at::Tensor values = self._values();
+  if (self._nnz() < 2) return Coo(self, self._indices().clone(), values.clone(), true);
+  auto [places, index, counts] = at::_unique2(Places(self), true, /*return_inverse=*/true);
+  std::vector<at::Tensor> rows(static_cast<size_t>(self.sparse_dim()));
+  at::Tensor rest = places;
+  for (size_t d = rows.size(); d-- > 0;) {
+    int64_t size = self.size(static_cast<int64_t>(d));
+    rows[d] = rest.remainder(size);
+    rest = rest.floor_divide(size);
+  }
+  at::Tensor indices =
+      rows.empty() ? at::empty({0, places.size(0)}, places.options()) : at::stack(rows);
+  return Coo(self, indices, SumRows(places.size(0), index, values), true);
+}
+
+// What a kernel leaves to the CPU's: unusual operands, and wrong ones, which raise in its words.
+template <typename AtOp>
+at::Tensor& OutOnHost(at::Tensor& out, torch::jit::Stack arguments) {
+  OnHost<AtOp>(std::move(arguments));
+  return out;
+}
+
+at::Tensor Scaled(const at::Tensor& t, const at::Scalar& by) {
+  return by.equal(1) ? t : t.mul(by);
+}
+
+at::Tensor& Put(at::Tensor& out, const at::Tensor& result) {
+  at::Tensor cast = result.to(out.scalar_type());
+  if (IsSparse(out)) {
+    TakeSparse(out, cast);
+  } else {
+    out.resize_(cast.sizes()).copy_(cast);
+  }
+  return out;
+}
+
+// dense + sparse is dense; the sum of sparse tensors is their elements one after the other.
+at::Tensor& AddOut(const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha,
+                   at::Tensor& out) {
+  at::ScalarType common = at::result_type(self, other);
+  bool fits = OnXla(self) && IsCoo(other) && self.sizes() == other.sizes() &&
+              c10::canCast(common, out.scalar_type()) && OnXla(out) &&
+              out.layout() == self.layout();
+  if (fits && IsDense(self)) {
+    at::Tensor values = Scaled(other._values().to(common), alpha);
+    at::Tensor sum = Flat(self.to(common), other).index_add(0, Places(other), values);
+    return Put(out, sum.reshape(self.sizes()));
+  }
+  if (fits && IsCoo(self) && self.sparse_dim() == other.sparse_dim()) {
+    at::Tensor indices = at::cat({self._indices(), other._indices()}, 1);
+    at::Tensor values =
+        at::cat({self._values().to(common), Scaled(other._values().to(common), alpha)}, 0);
+    at::Tensor sum = Coo(self, indices, values, false);
+    bool coalesced = self.is_coalesced() && other.is_coalesced();
+    return Put(out, coalesced ? sum.coalesce() : sum);
+  }
+  return OutOnHost<at::_ops::add_out>(out, {self, other, alpha, out});
+}
+
+// By a number, or by a dense tensor of the same shape, which is read at the elements.
+at::Tensor& MulOut(const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  const at::Tensor& coo = IsCoo(self) ? self : other;
+  const at::Tensor& by = IsCoo(self) ? other : self;
+  at::ScalarType common = at::result_type(self, other);
+  bool number = by.layout() == at::kStrided && by.dim() == 0 && coo.dim() > 0;
+  bool fits = IsCoo(coo) && IsCoo(out) && c10::canCast(common, out.scalar_type()) &&
+              (number || (IsDense(by) && by.sizes() == coo.sizes()));
+  if (!fits) return OutOnHost<at::_ops::mul_out>(out, {self, other, out});
+  at::Tensor factor = number ? by : Flat(by, coo).index_select(0, Places(coo));
+  at::Tensor values = coo._values().to(common).mul(factor.to(common));
+  return Put(out, Coo(coo, coo._indices().clone(), values, coo.is_coalesced()));
+}
+
+// ---- Matrices as lists of elements.
+
+// [nnz]: the row of each element, from where the rows start.
+at::Tensor Expand(const at::Tensor& compressed, int64_t nnz) {
+  at::Tensor elements = at::arange(nnz, compressed.options());
+  return at::searchsorted(compressed, elements, /*out_int32=*/compressed.scalar_type() == at::kInt,
+                          /*right=*/true)
+      .sub(1);
+}
+
+struct Elements {
+  at::Tensor row, column, value;
+
+  Elements Transposed() const { return {column, row, value}; }
+};
+
+bool IsMatrixOfElements(const at::Tensor& t) {
+  return (IsCoo(t) && t.sparse_dim() == 2 && t.dense_dim() == 0) ||
+         (IsRowsOrColumns(t) && t.dim() == 2 && t.values().dim() == 1);
+}
+
+Elements ElementsOf(const at::Tensor& t) {
+  if (IsCoo(t)) return {t._indices().select(0, 0), t._indices().select(0, 1), t._values()};
+  auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(t);
+  Elements rows{Expand(compressed, t._nnz()), plain, t.values()};
+  return t.layout() == at::kSparseCsr ? rows : rows.Transposed();
+}
+
+// [rows, n]: a sparse matrix of so many rows times a dense one.
+at::Tensor Product(int64_t rows, const Elements& m, const at::Tensor& dense) {
+  at::Tensor terms = dense.index_select(0, m.column).mul(m.value.unsqueeze(1));
+  return SumRows(rows, m.row, terms);
+}
+
+at::Tensor& AddMMOut(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                     const at::Scalar& beta, const at::Scalar& alpha, at::Tensor& out) {
+  bool left = IsMatrixOfElements(mat1) && IsDense(mat2);
+  bool right = IsDense(mat1) && IsMatrixOfElements(mat2);
+  at::ScalarType type = self.scalar_type();
+  bool fits = (left || right) && IsDense(self) && IsDense(out) && mat1.dim() == 2 &&
+              mat2.dim() == 2 && mat1.size(1) == mat2.size(0) && mat1.scalar_type() == type &&
+              mat2.scalar_type() == type && out.scalar_type() == type &&
+              !c10::isIntegralType(type, /*includeBool=*/true) &&
+              at::is_expandable_to(self.sizes(), {mat1.size(0), mat2.size(1)});
+  if (!fits) {
+    return OutOnHost<at::_ops::addmm_out>(out, {self, mat1, mat2, beta, alpha, out});
+  }
+  at::Tensor product =
+      left ? Product(mat1.size(0), ElementsOf(mat1), mat2)
+           : Product(mat2.size(1), ElementsOf(mat2).Transposed(), mat1.t()).t();
+  product = Scaled(product, alpha);
+  // As BLAS has it: what beta = 0 multiplies is not read, NaN or not.
+  return Put(out, beta.equal(0) ? product : product.add(Scaled(self, beta)));
+}
+
+at::Tensor AddMM(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                 const at::Scalar& beta, const at::Scalar& alpha) {
+  if (IsSparse(self)) {
+    return OnHost<at::_ops::addmm>({self, mat1, mat2, beta, alpha})[0].toTensor();
+  }
+  at::Tensor out = at::empty({0}, self.options());
+  return AddMMOut(self, mat1, mat2, beta, alpha, out);
+}
+
+at::Tensor& AddMM_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                   const at::Scalar& beta, const at::Scalar& alpha) {
+  if (IsSparse(self)) {
+    return OutOnHost<at::_ops::addmm_>(self, {self, mat1, mat2, beta, alpha});
+  }
+  return AddMMOut(self, mat1, mat2, beta, alpha, self);
+}
+
+// alpha * (mat1 @ mat2) where self has elements, plus beta * self.
+at::Tensor SampledAddMM(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
+                        const at::Scalar& beta, const at::Scalar& alpha) {
+  bool fits = IsMatrixOfElements(self) && self.layout() == at::kSparseCsr && IsDense(mat1) &&
+              IsDense(mat2) && mat1.dim() == 2 && mat2.dim() == 2 &&
+              mat1.size(1) == mat2.size(0) && mat1.size(0) == self.size(0) &&
+              mat2.size(1) == self.size(1) && mat1.scalar_type() == self.scalar_type() &&
+              mat2.scalar_type() == self.scalar_type() &&
+              (self.scalar_type() == at::kFloat || self.scalar_type() == at::kDouble);
+  if (!fits) {
+    return OnHost<at::_ops::sparse_sampled_addmm>({self, mat1, mat2, beta, alpha})[0].toTensor();
+  }
+  Elements e = ElementsOf(self);
+  at::Tensor products =
+      mat1.index_select(0, e.row).mul(mat2.t().index_select(0, e.column)).sum(1);
+  at::Tensor values = Scaled(products, alpha);
+  if (!beta.equal(0)) values = values.add(Scaled(e.value, beta));
+  return at::_sparse_compressed_tensor_unsafe(self.crow_indices(), self.col_indices(), values,
+                                              self.sizes(), self.options());
+}
+
+// ---- Between forms.
+
+at::Tensor RowStarts(const at::Tensor& self, int64_t size, bool out_int32) {
+  return at::searchsorted(self, at::arange(size + 1, self.options()), out_int32);
+}
+
+at::Tensor RowsAndColumns(const at::Tensor& starts, const at::Tensor& columns, bool out_int32,
+                          bool transpose) {
+  if (starts.dim() != 1) {
+    return OnHost<at::_ops::_convert_indices_from_csr_to_coo>(
+               {starts, columns, out_int32, transpose})[0]
+        .toTensor();
+  }
+  at::Tensor rows = Expand(starts, columns.numel());
+  at::Tensor both = transpose ? at::stack({columns, rows}) : at::stack({rows, columns});
+  return both.to(out_int32 ? at::kInt : at::kLong);
+}
+
+// Every way to PyTorch's constructor of compressed tensors, which knows its own devices only.
+at::Tensor Compressed(const at::Tensor& compressed, const at::Tensor& plain,
+                      const at::Tensor& values, at::SymIntArrayRef sizes,
+                      std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                      std::optional<at::Device>, std::optional<bool>) {
+  TORCH_CHECK(layout.has_value() && *layout != at::kStrided && *layout != at::kSparse,
+              "sparse_compressed_tensor expected sparse compressed tensor layout but got ",
+              layout.value_or(at::kStrided));
+  at::IntArrayRef size = C10_AS_INTARRAYREF_SLOW(sizes);
+  if (at::globalContext().checkSparseTensorInvariants()) {
+    at::_validate_sparse_compressed_tensor_args(compressed, plain, values, size, *layout);
+  }
+  return MakeCompressed(compressed, plain, values.to(dtype.value_or(values.scalar_type())), size,
+                        *layout);
+}
+
+template <at::Layout kLayout>
+at::Tensor CompressedOf(const at::Tensor& compressed, const at::Tensor& plain,
+                        const at::Tensor& values, at::IntArrayRef size,
+                        std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                        std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  return Compressed(compressed, plain, values, c10::fromIntArrayRefSlow(size), dtype, kLayout,
+                    device, pin_memory);
+}
+
+at::Tensor EmptyCompressed(at::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
+                           std::optional<at::Layout> layout, std::optional<at::Device> device,
+                           std::optional<bool> pin_memory, std::optional<at::MemoryFormat>) {
+  auto options = at::TensorOptions().dtype(dtype).layout(layout).pinned_memory(pin_memory);
+  at::Tensor host = at::empty_symint(size, options.device(at::kCPU));
+  return FromCpu(host, DeviceOf(device));
+}
+
+// PyTorch's own makes the members first and calls its constructor directly.
+at::Tensor ToCopyCompressed(const at::Tensor& self, std::optional<at::ScalarType> dtype,
+                            std::optional<at::Layout> layout, std::optional<at::Device> device,
+                            std::optional<bool> pin_memory, bool non_blocking,
+                            std::optional<at::MemoryFormat> format) {
+  c10::Device to = device.value_or(self.device());
+  if (!to.is_xla()) {
+    return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
+  }
+  at::TensorOptions options = self.options().device(to);
+  if (dtype.has_value()) options = options.dtype(*dtype);
+  return MapSparse(self, options, [&](const at::Tensor& t) { return t.to(to, t.scalar_type()); });
+}
+
+at::Tensor ToSparse(const at::Tensor& self, std::optional<at::Layout> layout,
+                    at::OptionalIntArrayRef blocksize, std::optional<int64_t> dense_dim) {
+  return at::native::dense_to_sparse(self, layout, blocksize, dense_dim);
+}
+
+at::Tensor ToSparseDims(const at::Tensor& self, int64_t sparse_dim) {
+  return at::native::dense_to_sparse(self, sparse_dim);
+}
+
+}  // namespace
+
+XLA_OPS(m) {
+  m.impl("_convert_indices_from_coo_to_csr", TORCH_FN(RowStarts));
+  m.impl("_convert_indices_from_csr_to_coo", TORCH_FN(RowsAndColumns));
+  m.impl("_to_sparse", TORCH_FN(ToSparse));
+  m.impl("_to_sparse.sparse_dim", TORCH_FN(ToSparseDims));
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseXLA, m) {
+  m.impl("_coalesce", TORCH_FN(Coalesce));
+  m.impl("add.out", TORCH_FN(AddOut));
+  m.impl("addmm", TORCH_FN(AddMM));
+  m.impl("addmm.out", TORCH_FN(AddMMOut));
+  m.impl("addmm_", TORCH_FN(AddMM_));
+  m.impl("mul.out", TORCH_FN(MulOut));
+}
+
+// Constructors are found by layout and device, whatever holds the indices.
+TORCH_LIBRARY_IMPL(aten, SparseCsrXLA, m) {
+  m.impl("_sparse_bsc_tensor_unsafe", TORCH_FN(CompressedOf<at::kSparseBsc>));
+  m.impl("_sparse_bsr_tensor_unsafe", TORCH_FN(CompressedOf<at::kSparseBsr>));
+  m.impl("_sparse_compressed_tensor_unsafe", TORCH_FN(Compressed));
+  m.impl("_sparse_csc_tensor_unsafe", TORCH_FN(CompressedOf<at::kSparseCsc>));
+  m.impl("_sparse_csr_tensor_unsafe", TORCH_FN(CompressedOf<at::kSparseCsr>));
+  m.impl("sparse_bsc_tensor.ccol_row_value_size", TORCH_FN(CompressedOf<at::kSparseBsc>));
+  m.impl("sparse_bsr_tensor.crow_col_value_size", TORCH_FN(CompressedOf<at::kSparseBsr>));
+  m.impl("sparse_compressed_tensor.comp_plain_value_size", TORCH_FN(Compressed));
+  m.impl("sparse_csc_tensor.ccol_row_value_size", TORCH_FN(CompressedOf<at::kSparseCsc>));
+  m.impl("sparse_csr_tensor.crow_col_value_size", TORCH_FN(CompressedOf<at::kSparseCsr>));
+  // The size that is not given is read from the indices.
+  for (const char* form : {"sparse_bsc_tensor.ccol_row_value", "sparse_bsr_tensor.crow_col_value",
+                           "sparse_compressed_tensor.comp_plain_value",
+                           "sparse_csc_tensor.ccol_row_value", "sparse_csr_tensor.crow_col_value",
+                           "_sparse_compressed_tensor_with_dims"}) {
+    m.impl(form, torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
+  }
+  m.impl("_to_copy", TORCH_FN(ToCopyCompressed));
+  m.impl("addmm", TORCH_FN(AddMM));
+  m.impl("addmm.out", TORCH_FN(AddMMOut));
+  m.impl("empty.memory_format", TORCH_FN(EmptyCompressed));
+  m.impl("sparse_sampled_addmm", TORCH_FN(SampledAddMM));
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrCPU, m) { m.impl("_to_copy", TORCH_FN(ToCopyCompressed)); }
+
+}  // namespace torch_xla::ops
