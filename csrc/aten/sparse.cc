@@ -64,8 +64,6 @@ constexpr std::string_view kCooOnHost[] = {
     "_sparse_sum_backward",
     "_to_sparse_bsc",
     "_to_sparse_bsr",
-    "_to_sparse_csc",
-    "_to_sparse_csr",
     "bmm",
     "bmm.out",
     "hspmm",
@@ -75,8 +73,7 @@ constexpr std::string_view kCooOnHost[] = {
 };
 constexpr std::string_view kCompressedOnMembers[] = {
     "_nnz",        "_to_dense",   "ccol_indices", "col_indices", "crow_indices",
-    "dense_dim",   "mm",          "mm.out",       "row_indices", "select.int",
-    "select_copy.int", "sparse_dim",  "sum",          "values",
+    "dense_dim",   "mm",          "mm.out",       "row_indices", "sparse_dim",  "sum",          "values",
 };
 
 template <DispatchKey kCpu>

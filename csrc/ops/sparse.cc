@@ -8,6 +8,8 @@
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
 #include <ATen/ops/_to_copy_native.h>
+#include <ATen/ops/_to_sparse_csc_ops.h>
+#include <ATen/ops/_to_sparse_csr_ops.h>
 #include <ATen/ops/_to_sparse_native.h>
 #include <ATen/ops/_unique2.h>
 #include <ATen/ops/_validate_sparse_compressed_tensor_args.h>
@@ -20,9 +22,12 @@
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/searchsorted.h>
+#include <ATen/ops/sparse_mask_native.h>
+#include <ATen/ops/sparse_mask_ops.h>
 #include <ATen/ops/sparse_sampled_addmm_ops.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "aten/fallback.h"
 #include "aten/host_copy.h"
@@ -157,6 +162,27 @@ at::Tensor& MulOut(const at::Tensor& self, const at::Tensor& other, at::Tensor& 
   return Put(out, Coo(coo, coo._indices().clone(), values, coo.is_coalesced()));
 }
 
+// self's values at the mask's places, zero where it has none.
+at::Tensor SparseMask(const at::Tensor& self, const at::Tensor& mask) {
+  if (IsDense(self)) return at::native::sparse_mask(self, mask);
+  bool fits = IsCoo(self) && IsCoo(mask) && self.sizes() == mask.sizes() &&
+              self.sparse_dim() == mask.sparse_dim();
+  if (!fits) return OnHost<at::_ops::sparse_mask>({self, mask})[0].toTensor();
+  at::Tensor all = self.coalesce();
+  at::Tensor values;
+  if (all._nnz() == 0) {
+    values = at::zeros_like(mask._values(), self.options().layout(at::kStrided));
+  } else {
+    at::Tensor places = Places(all), wanted = Places(mask);
+    at::Tensor at = at::searchsorted(places, wanted).clamp_max(all._nnz() - 1);
+    at::Tensor missing = places.index_select(0, at).ne(wanted);
+    at::DimVector sizes(static_cast<size_t>(all._values().dim()), 1);
+    sizes[0] = mask._nnz();
+    values = all._values().index_select(0, at).masked_fill(missing.view(sizes), 0);
+  }
+  return Coo(mask, mask._indices().clone(), values, mask.is_coalesced());
+}
+
 // ---- Matrices as lists of elements.
 
 // [nnz]: the row of each element, from where the rows start.
@@ -256,6 +282,36 @@ at::Tensor RowStarts(const at::Tensor& self, int64_t size, bool out_int32) {
   return at::searchsorted(self, at::arange(size + 1, self.options()), out_int32);
 }
 
+// A matrix of any form but blocks; the elements go row by row, or column by column.
+template <at::Layout kLayout, typename AtOp>
+at::Tensor ToCompressed(const at::Tensor& self, std::optional<int64_t> dense_dim) {
+  if (IsDense(self) && self.dim() == 2 && !dense_dim) {
+    return ToCompressed<kLayout, AtOp>(self.to_sparse(), dense_dim);
+  }
+  if (!IsMatrixOfElements(self) || self.layout() == kLayout || dense_dim.value_or(0) != 0) {
+    return OnHost<AtOp>({self, dense_dim})[0].toTensor();
+  }
+  bool by_row = kLayout == at::kSparseCsr;
+  bool sorted = IsCoo(self) && by_row;
+  Elements e = ElementsOf(IsCoo(self) ? self.coalesce() : self);
+  if (!by_row) e = e.Transposed();
+  int64_t rows = self.size(by_row ? 0 : 1), columns = self.size(by_row ? 1 : 0);
+  if (!sorted) {
+    at::Tensor order = e.row.to(at::kLong).mul(columns).add(e.column).argsort();
+    e = {e.row.index_select(0, order), e.column.index_select(0, order),
+         e.value.index_select(0, order)};
+  }
+  at::Tensor starts = RowStarts(e.row, rows, e.row.scalar_type() == at::kInt);
+  return MakeCompressed(starts, e.column.contiguous(), e.value, self.sizes(), kLayout);
+}
+
+at::Tensor ToCsr(const at::Tensor& self, std::optional<int64_t> dense_dim) {
+  return ToCompressed<at::kSparseCsr, at::_ops::_to_sparse_csr>(self, dense_dim);
+}
+at::Tensor ToCsc(const at::Tensor& self, std::optional<int64_t> dense_dim) {
+  return ToCompressed<at::kSparseCsc, at::_ops::_to_sparse_csc>(self, dense_dim);
+}
+
 at::Tensor RowsAndColumns(const at::Tensor& starts, const at::Tensor& columns, bool out_int32,
                           bool transpose) {
   if (starts.dim() != 1) {
@@ -331,15 +387,21 @@ XLA_OPS(m) {
   m.impl("_convert_indices_from_csr_to_coo", TORCH_FN(RowsAndColumns));
   m.impl("_to_sparse", TORCH_FN(ToSparse));
   m.impl("_to_sparse.sparse_dim", TORCH_FN(ToSparseDims));
+  m.impl("_to_sparse_csc", TORCH_FN(ToCsc));
+  m.impl("_to_sparse_csr", TORCH_FN(ToCsr));
+  m.impl("sparse_mask", TORCH_FN(SparseMask));
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseXLA, m) {
   m.impl("_coalesce", TORCH_FN(Coalesce));
+  m.impl("_to_sparse_csc", TORCH_FN(ToCsc));
+  m.impl("_to_sparse_csr", TORCH_FN(ToCsr));
   m.impl("add.out", TORCH_FN(AddOut));
   m.impl("addmm", TORCH_FN(AddMM));
   m.impl("addmm.out", TORCH_FN(AddMMOut));
   m.impl("addmm_", TORCH_FN(AddMM_));
   m.impl("mul.out", TORCH_FN(MulOut));
+  m.impl("sparse_mask", TORCH_FN(SparseMask));
 }
 
 // Constructors are found by layout and device, whatever holds the indices.
@@ -354,14 +416,16 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrXLA, m) {
   m.impl("sparse_compressed_tensor.comp_plain_value_size", TORCH_FN(Compressed));
   m.impl("sparse_csc_tensor.ccol_row_value_size", TORCH_FN(CompressedOf<at::kSparseCsc>));
   m.impl("sparse_csr_tensor.crow_col_value_size", TORCH_FN(CompressedOf<at::kSparseCsr>));
-  // The size that is not given is read from the indices.
+  // The size that is not given is read from the indices; zeros_like calls the constructor itself.
   for (const char* form : {"sparse_bsc_tensor.ccol_row_value", "sparse_bsr_tensor.crow_col_value",
                            "sparse_compressed_tensor.comp_plain_value",
                            "sparse_csc_tensor.ccol_row_value", "sparse_csr_tensor.crow_col_value",
-                           "_sparse_compressed_tensor_with_dims"}) {
+                           "_sparse_compressed_tensor_with_dims", "zeros_like"}) {
     m.impl(form, torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
   }
   m.impl("_to_copy", TORCH_FN(ToCopyCompressed));
+  m.impl("_to_sparse_csc", TORCH_FN(ToCsc));
+  m.impl("_to_sparse_csr", TORCH_FN(ToCsr));
   m.impl("addmm", TORCH_FN(AddMM));
   m.impl("addmm.out", TORCH_FN(AddMMOut));
   m.impl("empty.memory_format", TORCH_FN(EmptyCompressed));
