@@ -7,6 +7,8 @@
 #include <ATen/ops/_coalesce_ops.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
+#include <ATen/ops/_sparse_mm_reduce_impl_backward_ops.h>
+#include <ATen/ops/_sparse_mm_reduce_impl_ops.h>
 #include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/_to_sparse_csc_ops.h>
 #include <ATen/ops/_to_sparse_csr_ops.h>
@@ -19,6 +21,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_ops.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/searchsorted.h>
@@ -26,6 +29,7 @@
 #include <ATen/ops/sparse_mask_ops.h>
 #include <ATen/ops/sparse_sampled_addmm_ops.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -162,27 +166,6 @@ at::Tensor& MulOut(const at::Tensor& self, const at::Tensor& other, at::Tensor& 
   return Put(out, Coo(coo, coo._indices().clone(), values, coo.is_coalesced()));
 }
 
-// self's values at the mask's places, zero where it has none.
-at::Tensor SparseMask(const at::Tensor& self, const at::Tensor& mask) {
-  if (IsDense(self)) return at::native::sparse_mask(self, mask);
-  bool fits = IsCoo(self) && IsCoo(mask) && self.sizes() == mask.sizes() &&
-              self.sparse_dim() == mask.sparse_dim();
-  if (!fits) return OnHost<at::_ops::sparse_mask>({self, mask})[0].toTensor();
-  at::Tensor all = self.coalesce();
-  at::Tensor values;
-  if (all._nnz() == 0) {
-    values = at::zeros_like(mask._values(), self.options().layout(at::kStrided));
-  } else {
-    at::Tensor places = Places(all), wanted = Places(mask);
-    at::Tensor at = at::searchsorted(places, wanted).clamp_max(all._nnz() - 1);
-    at::Tensor missing = places.index_select(0, at).ne(wanted);
-    at::DimVector sizes(static_cast<size_t>(all._values().dim()), 1);
-    sizes[0] = mask._nnz();
-    values = all._values().index_select(0, at).masked_fill(missing.view(sizes), 0);
-  }
-  return Coo(mask, mask._indices().clone(), values, mask.is_coalesced());
-}
-
 // ---- Matrices as lists of elements.
 
 // [nnz]: the row of each element, from where the rows start.
@@ -209,6 +192,35 @@ Elements ElementsOf(const at::Tensor& t) {
   auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(t);
   Elements rows{Expand(compressed, t._nnz()), plain, t.values()};
   return t.layout() == at::kSparseCsr ? rows : rows.Transposed();
+}
+
+// self's values at the mask's places, zero where it has none.
+at::Tensor SparseMask(const at::Tensor& self, const at::Tensor& mask) {
+  if (IsDense(self) && IsRowsOrColumns(mask) && IsMatrixOfElements(mask) &&
+      self.sizes() == mask.sizes()) {
+    Elements e = ElementsOf(mask);
+    at::Tensor places = e.row.to(at::kLong).mul(self.size(1)).add(e.column);
+    auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(mask);
+    return MakeCompressed(compressed, plain, self.reshape(-1).index_select(0, places), self.sizes(),
+                          mask.layout());
+  }
+  if (IsDense(self) && IsCoo(mask)) return at::native::sparse_mask(self, mask);
+  bool fits = IsCoo(self) && IsCoo(mask) && self.sizes() == mask.sizes() &&
+              self.sparse_dim() == mask.sparse_dim();
+  if (!fits) return OnHost<at::_ops::sparse_mask>({self, mask})[0].toTensor();
+  at::Tensor all = self.coalesce();
+  at::Tensor values;
+  if (all._nnz() == 0) {
+    values = at::zeros_like(mask._values(), self.options().layout(at::kStrided));
+  } else {
+    at::Tensor places = Places(all), wanted = Places(mask);
+    at::Tensor at = at::searchsorted(places, wanted).clamp_max(all._nnz() - 1);
+    at::Tensor missing = places.index_select(0, at).ne(wanted);
+    at::DimVector sizes(static_cast<size_t>(all._values().dim()), 1);
+    sizes[0] = mask._nnz();
+    values = all._values().index_select(0, at).masked_fill(missing.view(sizes), 0);
+  }
+  return Coo(mask, mask._indices().clone(), values, mask.is_coalesced());
 }
 
 // [rows, n]: a sparse matrix of so many rows times a dense one.
@@ -272,8 +284,90 @@ at::Tensor SampledAddMM(const at::Tensor& self, const at::Tensor& mat1, const at
       mat1.index_select(0, e.row).mul(mat2.t().index_select(0, e.column)).sum(1);
   at::Tensor values = Scaled(products, alpha);
   if (!beta.equal(0)) values = values.add(Scaled(e.value, beta));
-  return at::_sparse_compressed_tensor_unsafe(self.crow_indices(), self.col_indices(), values,
-                                              self.sizes(), self.options());
+  return MakeCompressed(self.crow_indices(), self.col_indices(), values, self.sizes(),
+                        self.layout());
+}
+
+// ---- torch.sparse.mm(csr, dense, reduce): rows of products, reduced.
+
+bool ReducesHere(const at::Tensor& self, const at::Tensor& other, c10::string_view reduce) {
+  return IsMatrixOfElements(self) && self.layout() == at::kSparseCsr && IsDense(other) &&
+         other.dim() == 2 && other.size(0) == self.size(1) &&
+         other.scalar_type() == self.scalar_type() && at::isFloatingType(self.scalar_type()) &&
+         (reduce == "sum" || reduce == "mean" || reduce == "amax" || reduce == "amin");
+}
+
+// [rows, 1]: how many elements each has, at least 1.
+at::Tensor Counts(const at::Tensor& csr) {
+  return csr.crow_indices().diff().clamp_min(1).unsqueeze(1);
+}
+
+// Also which element an extreme is from, the first of equals; their number in an empty row.
+std::tuple<at::Tensor, at::Tensor> MMReduce(const at::Tensor& self, const at::Tensor& other,
+                                            c10::string_view reduce) {
+  if (!ReducesHere(self, other, reduce)) {
+    auto both = OnHost<at::_ops::_sparse_mm_reduce_impl>({self, other, std::string(reduce)});
+    return {both[0].toTensor(), both[1].toTensor()};
+  }
+  Elements e = ElementsOf(self);
+  int64_t rows = self.size(0), n = self._nnz();
+  at::Tensor none = at::empty({0}, self.crow_indices().options());
+  if (reduce == "sum" || reduce == "mean") {
+    at::Tensor sums = Product(rows, e, other);
+    return {reduce == "mean" ? sums.div(Counts(self)) : sums, none};
+  }
+  at::Tensor terms = other.index_select(0, e.column).mul(e.value.unsqueeze(1));
+  at::Tensor into = e.row.to(at::kLong).unsqueeze(1).expand_as(terms);
+  at::Tensor best = at::zeros({rows, other.size(1)}, other.options())
+                        .scatter_reduce(0, into, terms, reduce, /*include_self=*/false);
+  at::Tensor wins = terms.eq(best.index_select(0, e.row)).logical_or(terms.ne(terms));
+  at::Tensor number = at::arange(n, none.options()).unsqueeze(1);
+  at::Tensor from = at::full(best.sizes(), n, none.options())
+                        .scatter_reduce(0, into, at::where(wins, number, n), "amin");
+  return {best, from};
+}
+
+std::tuple<at::Tensor, at::Tensor> MMReduceBackward(const at::Tensor& self, const at::Tensor& grad,
+                                                    const at::Tensor& other,
+                                                    c10::string_view reduce,
+                                                    const at::Tensor& from,
+                                                    std::array<bool, 2> mask) {
+  if (!ReducesHere(self, other, reduce)) {
+    auto both = OnHost<at::_ops::_sparse_mm_reduce_impl_backward>(
+        {self, grad, other, std::string(reduce), from,
+         c10::List<bool>({mask[0], mask[1]})});
+    return {both[0].toTensor(), both[1].toTensor()};
+  }
+  Elements e = ElementsOf(self);
+  at::Tensor factors = other.index_select(0, e.column);
+  at::Tensor values, dense;
+  if (reduce == "sum" || reduce == "mean") {
+    at::Tensor rows = (reduce == "mean" ? grad.div(Counts(self)) : grad).index_select(0, e.row);
+    if (mask[0]) values = rows.mul(factors).sum(1);
+    if (mask[1]) dense = SumRows(other.size(0), e.column, rows.mul(e.value.unsqueeze(1)));
+  } else if (self._nnz() == 0) {
+    values = e.value.clone();
+    dense = at::zeros_like(other);
+  } else {
+    at::Tensor won = from.to(at::kLong), empty = won.eq(self._nnz());
+    won = won.masked_fill(empty, 0);
+    at::Tensor rows = grad.masked_fill(empty, 0), places = won.reshape(-1);
+    if (mask[0]) {
+      at::Tensor terms = rows.mul(factors.gather(0, won)).masked_fill(empty, 0);
+      values = SumRows(self._nnz(), places, terms.reshape(-1));
+    }
+    if (mask[1]) {
+      auto of_won = [&](const at::Tensor& t) { return t.index_select(0, places).view_as(won); };
+      at::Tensor terms = rows.mul(of_won(e.value)).masked_fill(empty, 0);
+      dense = at::zeros_like(other).scatter_add(0, of_won(e.column).to(at::kLong), terms);
+    }
+  }
+  at::Tensor sparse;
+  if (mask[0]) {
+    sparse = MakeCompressed(self.crow_indices(), self.col_indices(), values, self.sizes(),
+                            self.layout());
+  }
+  return {sparse, mask[1] ? dense : at::Tensor()};
 }
 
 // ---- Between forms.
@@ -426,9 +520,12 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrXLA, m) {
   m.impl("_to_copy", TORCH_FN(ToCopyCompressed));
   m.impl("_to_sparse_csc", TORCH_FN(ToCsc));
   m.impl("_to_sparse_csr", TORCH_FN(ToCsr));
+  m.impl("_sparse_mm_reduce_impl", TORCH_FN(MMReduce));
+  m.impl("_sparse_mm_reduce_impl_backward", TORCH_FN(MMReduceBackward));
   m.impl("addmm", TORCH_FN(AddMM));
   m.impl("addmm.out", TORCH_FN(AddMMOut));
   m.impl("empty.memory_format", TORCH_FN(EmptyCompressed));
+  m.impl("sparse_mask", TORCH_FN(SparseMask));
   m.impl("sparse_sampled_addmm", TORCH_FN(SampledAddMM));
 }
 

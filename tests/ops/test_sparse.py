@@ -125,6 +125,8 @@ FORMS = {
     "bools": lambda d: uncoalesced(d, torch.bool).coalesce(),
     "mask": lambda d: (
         dense().to(d).sparse_mask(uncoalesced(d).coalesce()),
+        dense().to(d).sparse_mask(compressed("csr", d, dense() * dense().gt(1))),
+        dense().to(d).sparse_mask(compressed("bsr", d)),
         uncoalesced(d).coalesce().sparse_mask(dense().to(d).to_sparse()),
     ),
     "complex": lambda d: (
@@ -358,7 +360,24 @@ GRADIENTS = {
     "add": lambda: (lambda x, s: x + s, dense(), uncoalesced("cpu").coalesce()),
     "neg": lambda: (torch.neg, uncoalesced("cpu").coalesce()),
     "sampled": lambda: (torch.sparse.sampled_addmm, compressed("csr", "cpu"), dense(4, 5), dense(5, 6)),
-    "reduce": lambda: (lambda x: torch.sparse.mm(compressed("csr", x.device), x, "mean"), dense(6, 3)),
+    **{
+        f"reduce {how}": lambda how=how: (
+            lambda s, x: torch.sparse.mm(s, x, how),
+            compressed("csr", "cpu"),
+            dense(6, 3),
+        )
+        for how in ("sum", "mean", "amax", "amin")
+    },
+    "reduce ties, NaN, empty rows": lambda: (
+        lambda s, x: torch.sparse.mm(s, x, "amax"),
+        torch.sparse_csr_tensor([0, 3, 3, 5], [0, 1, 2, 0, 2], torch.ones(5), (3, 3)),
+        torch.tensor([[1.0, torch.nan], [2, 1], [2, 1]]),
+    ),
+    "reduce nothing": lambda: (
+        lambda s, x: torch.sparse.mm(s, x, "amin"),
+        torch.zeros(3, 2).to_sparse_csr(),
+        torch.ones(2, 2),
+    ),
     "coalesce": lambda: (lambda s: s.coalesce(), uncoalesced("cpu")),
 }
 
@@ -410,7 +429,8 @@ def test_products_are_recorded():
     x.requires_grad_()
     torch_xla.sync()
     before = host_runs()
-    ((coo @ x).sum() + torch.addmm(x[:4], csr, x).sum()).backward()
+    reduced = [torch.sparse.mm(csr, x, how).sum() for how in ("mean", "amax")]
+    ((coo @ x).sum() + torch.addmm(x[:4], csr, x).sum() + sum(reduced)).backward()
     assert host_runs() == before
 
 
