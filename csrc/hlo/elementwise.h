@@ -50,6 +50,7 @@ Value Clz(Value x);
 Value Real(Value x);      // complex[...] -> float[...]; a float is its own real part
 Value Imag(Value x);      // complex[...] -> float[...]
 Value IsFinite(Value x);  // float[...] -> bool[...]
+// halves give C32
 Value Complex(Value re, Value im);
 
 enum class Direction { kEQ, kNE, kLT, kLE, kGT, kGE };
