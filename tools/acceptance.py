@@ -3,7 +3,8 @@
     python tools/acceptance.py [name...]
 
 The checks (a01, b02, ...) are in ../shared/acceptance, or $ACCEPTANCE, the cases (02, 13, ...) in
-the folder `cases` beside it. Each is a script that prints PASS or FAIL and exits 0 or 1.
+the folder `cases` beside it. Each is a script that prints PASS or FAIL and exits 0 or 1. A line
+`34 after: STATEMENT` runs the statement in the script's process before it.
 """
 
 import os
@@ -16,12 +17,16 @@ ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 600
 
 
-def run(script: Path) -> bool:
+def run(script: Path, before: str) -> bool:
+    command = [sys.executable, str(script)]
+    if before:
+        code = f"import runpy, torch, torch_xla\n{before}\nrunpy.run_path({str(script)!r}, {{}}, '__main__')"
+        command[1:] = ["-c", code]
     env = {"PJRT_DEVICE": "CPU", **os.environ}
     start = time.monotonic()
     try:
         done = subprocess.run(
-            [sys.executable, script],
+            command,
             cwd=script.parent,
             env=env,
             text=True,
@@ -47,7 +52,9 @@ def main() -> int:
         print(f"no acceptance checks in {folder}: skipped")
         return 0
     lines = (ROOT / "tests/promised.txt").read_text().splitlines()
-    names = sys.argv[1:] or [x for x in lines if x and not x.startswith("#")]
+    promised = [x.partition(" after: ") for x in lines if x and not x.startswith("#")]
+    before = {name: statement for name, _, statement in promised}
+    names = sys.argv[1:] or list(before)
     cases = folder.parent / "cases"
     scripts = {
         name: sorted((cases if name[0].isdigit() else folder).glob(f"{name}_*.py"))
@@ -56,7 +63,7 @@ def main() -> int:
     if missing := [name for name, found in scripts.items() if len(found) != 1]:
         print(f"promised, but not one file in {folder} or {cases}: {' '.join(missing)}")
         return 1
-    passed = [run(found[0]) for found in scripts.values()]
+    passed = [run(found[0], before.get(name, "")) for name, found in scripts.items()]
     print(f"acceptance: {sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if all(passed) else 1
 

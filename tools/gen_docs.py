@@ -107,7 +107,9 @@ def ops() -> str:
         elif op.name in ("convolution", "convolution_backward"):  # their lowerings choose
             served += ", host call on CPU plugins"
         counts[op.statuses[0]] += 1
-        rows.append((f"`{op.name}`", served, " ".join(right), " ".join(f"`{t}`" for t in tested)))
+        sparse = ", ".join(op.sparse)
+        named = " ".join(f"`{t}`" for t in tested)
+        rows.append((f"`{op.name}`", served, sparse, " ".join(right), named))
     statuses = str(debug_ops.__doc__).split("operator:\n\n")[1].split("\n\n")[0]
     return (
         "# Operators\n\n"
@@ -119,11 +121,12 @@ def ops() -> str:
         "*Dtypes*: those in which all samples of the operator's own entries in PyTorch's `op_db` "
         f"give what the CPU gives ({', '.join(f'{s} {d}' for d, s in DTYPES.items())}); empty "
         "where it has no entry. *Tested by*: entries of `op_db` in which it is called, "
-        "`backward:` in their gradients (`make test-ops`). In-place and `out=` forms are "
+        "`backward:` in their gradients (`make test-ops`). *Sparse*: kernels for sparse tensors, "
+        "which `tests/ops/test_sparse.py` tests. In-place and `out=` forms are "
         "served as the operator is.\n\n"
         "This page is written by `tools/gen_docs.py` from the dispatcher and from "
         "`tests/ops/expectations.txt` and `reached.txt`, which `make test-ops` writes.\n\n"
-        + table(("Operator", "Served", "Dtypes", "Tested by"), rows)
+        + table(("Operator", "Served", "Sparse", "Dtypes", "Tested by"), rows)
     )
 
 

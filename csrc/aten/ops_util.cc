@@ -81,20 +81,33 @@ ir::Value FullStatic(const Shape& shape, double value) {
   return {ir::Node::Make(op, {}, shape, {&word, 1}), 0};
 }
 
-// PyTorch refuses a value that an integer type cannot hold.
-void CheckHolds(DType dtype, const at::Scalar& value) {
-  switch (dtype) {
-    case DType::kU8: static_cast<void>(value.to<uint8_t>()); break;
-    case DType::kS8: static_cast<void>(value.to<int8_t>()); break;
-    case DType::kS16: static_cast<void>(value.to<int16_t>()); break;
-    case DType::kS32: static_cast<void>(value.to<int32_t>()); break;
-    case DType::kS64: static_cast<void>(value.to<int64_t>()); break;
-    default: break;
+void CheckFits(const at::Scalar& value, DType to) {
+  switch (to) {
+    case DType::kS8: (void)value.toChar(); break;
+    case DType::kU8: (void)value.toByte(); break;
+    case DType::kS16: (void)value.toShort(); break;
+    case DType::kS32: (void)value.toInt(); break;
+    case DType::kS64: (void)value.toLong(); break;
+    case DType::kU16: (void)value.toUInt16(); break;
+    case DType::kU32: (void)value.toUInt32(); break;
+    case DType::kU64: (void)value.toUInt64(); break;
+    case DType::kF8E4M3FN: (void)value.toFloat8_e4m3fn(); break;
+    case DType::kF8E5M2: (void)value.toFloat8_e5m2(); break;
+    case DType::kF8E4M3FNUZ: (void)value.toFloat8_e4m3fnuz(); break;
+    case DType::kF8E5M2FNUZ: (void)value.toFloat8_e5m2fnuz(); break;
+    case DType::kF16: (void)value.toHalf(); break;
+    case DType::kBF16: (void)value.toBFloat16(); break;
+    case DType::kF32: (void)value.toFloat(); break;
+    case DType::kF64: (void)value.toDouble(); break;
+    case DType::kC32: (void)value.toComplexHalf(); break;
+    case DType::kC64: (void)value.toComplexFloat(); break;
+    case DType::kBool:
+    case DType::kC128: break;
   }
 }
 
 ir::Value Full(const Shape& shape, const at::Scalar& value) {
-  CheckHolds(shape.dtype, value);
+  CheckFits(value, shape.dtype);
   static const ir::OpDef op("aten::full", LowerFull);
   record::Recording r(op);
   r.ScalarInput(value);

@@ -22,6 +22,8 @@ HostScalar ReadHostScalar(const at::Tensor& t);
 
 // The value in another dtype (itself when equal), with PyTorch's rules of conversion.
 ir::Value Convert(ir::Value value, DType to);
+// Throws "value cannot be converted to type int without overflow" where it cannot.
+void CheckFits(const at::Scalar& value, DType to);
 // A tensor of the shape filled with a static number, or with an input one.
 ir::Value FullStatic(const Shape& shape, double value);
 ir::Value Full(const Shape& shape, const at::Scalar& value);

@@ -51,8 +51,7 @@ class CompressedImpl final : public at::SparseCsrTensorImpl {
   }
 };
 
-// Whether a kernel of SparseCPU or SparseCsrCPU reads memory. Of the first, those that PyTorch has
-// for CPUs only. The second make their results with a constructor that knows PyTorch's own devices.
+// Kernels for sparse CPU tensors that PyTorch has for CPUs only: they read memory.
 constexpr std::string_view kCooOnHost[] = {
     "_pin_memory",
     "_sparse_log_softmax",
@@ -71,15 +70,33 @@ constexpr std::string_view kCooOnHost[] = {
     "index_select",
     "sspaddmm.out",
 };
+// Most kernels for compressed tensors make their results with a constructor that knows PyTorch's
+// own devices only. Not these:
 constexpr std::string_view kCompressedOnMembers[] = {
-    "_nnz",        "_to_dense",   "ccol_indices", "col_indices", "crow_indices",
-    "dense_dim",   "mm",          "mm.out",       "row_indices", "sparse_dim",  "sum",          "values",
+    "_nnz",      "_to_dense", "ccol_indices", "col_indices", "crow_indices", "dense_dim",
+    "mm",        "mm.out",    "row_indices",  "sparse_dim",  "sum",          "values",
+};
+// Composites that call that constructor, or read from the indices the size that is not given.
+constexpr std::string_view kCompressedComposites[] = {
+    "_sparse_compressed_tensor_with_dims",
+    "sparse_bsc_tensor.ccol_row_value",
+    "sparse_bsr_tensor.crow_col_value",
+    "sparse_compressed_tensor.comp_plain_value",
+    "sparse_csc_tensor.ccol_row_value",
+    "sparse_csr_tensor.crow_col_value",
+    "zeros_like",
 };
 
-template <DispatchKey kCpu>
-bool RunsOnHost(const std::string& form) {
-  if (kCpu == DispatchKey::SparseCPU) return std::ranges::count(kCooOnHost, form) > 0;
-  return std::ranges::count(kCompressedOnMembers, form) == 0;
+enum class Route { kNone, kComposite, kFallback };
+
+Route RouteOf(const c10::OperatorHandle& op, const std::string& form, DispatchKey key) {
+  if (key == DispatchKey::SparseXLA) {
+    if (!op.hasKernelForDispatchKey(DispatchKey::SparseCPU)) return Route::kNone;
+    return std::ranges::count(kCooOnHost, form) > 0 ? Route::kFallback : Route::kComposite;
+  }
+  if (std::ranges::count(kCompressedComposites, form) > 0) return Route::kFallback;
+  if (!op.hasKernelForDispatchKey(DispatchKey::SparseCsrCPU)) return Route::kNone;
+  return std::ranges::count(kCompressedOnMembers, form) > 0 ? Route::kComposite : Route::kFallback;
 }
 
 // PyTorch's kernel for sparse CPU tensors, on ours.
@@ -88,32 +105,38 @@ void RunTorchs(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   op.redispatchBoxed(c10::DispatchKeySet(kCpu), stack);
 }
 
-std::vector<std::string>& Fallbacks() {
-  static auto* list = new std::vector<std::string>;
-  return *list;
+std::vector<std::pair<std::string, std::string>>& Routes() {
+  static auto* routes = new std::vector<std::pair<std::string, std::string>>;
+  return *routes;
 }
 
-template <DispatchKey kCpu>
-void Install(DispatchKey key) {
+template <DispatchKey kKey, DispatchKey kCpu>
+void Install() {
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  static auto* kernels = new torch::Library(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+  static auto* kernels = new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     auto op = dispatcher.findSchema(name);
-    if (!op || name.name.rfind("aten::", 0) != 0 || !op->hasKernelForDispatchKey(kCpu) ||
-        op->hasKernelForDispatchKey(key)) {
-      continue;
-    }
+    if (!op || name.name.rfind("aten::", 0) != 0) continue;
     std::string form =
         name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    if (RunsOnHost<kCpu>(form)) {
-      Fallbacks().push_back(name.name);
-      kernels->impl(form.c_str(), torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
-    } else {
-      kernels->impl(form.c_str(), torch::CppFunction::makeFromBoxedFunction<&RunTorchs<kCpu>>());
+    if (op->hasKernelForDispatchKey(kKey)) {
+      Routes().emplace_back("aten::" + form, "native");
+      continue;
+    }
+    switch (RouteOf(*op, form, kKey)) {
+      case Route::kNone: continue;
+      case Route::kComposite:
+        kernels->impl(form.c_str(), torch::CppFunction::makeFromBoxedFunction<&RunTorchs<kCpu>>());
+        Routes().emplace_back("aten::" + form, "composite");
+        break;
+      case Route::kFallback:
+        kernels->impl(form.c_str(), torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
+        Routes().emplace_back("aten::" + form, "fallback");
+        break;
     }
   }
   // An operator that sparse CPU tensors do not have either raises what it raises for those.
-  static auto* rest = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+  static auto* rest = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
   rest->fallback(torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
 }
 
@@ -153,10 +176,10 @@ void TakeSparse(const at::Tensor& self, const at::Tensor& from) {
 }
 
 void InstallSparse() {
-  Install<DispatchKey::SparseCPU>(DispatchKey::SparseXLA);
-  Install<DispatchKey::SparseCsrCPU>(DispatchKey::SparseCsrXLA);
+  Install<DispatchKey::SparseXLA, DispatchKey::SparseCPU>();
+  Install<DispatchKey::SparseCsrXLA, DispatchKey::SparseCsrCPU>();
 }
 
-std::vector<std::string> SparseFallbacks() { return Fallbacks(); }
+std::vector<std::pair<std::string, std::string>> SparseRoutes() { return Routes(); }
 
 }  // namespace torch_xla

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace torch_xla {
@@ -27,7 +28,8 @@ void TakeSparse(const at::Tensor& self, const at::Tensor& from);
 // which as a rule are made of operators on indices and values, or the counted fallback for those
 // that read memory. Call once, after InstallFallback.
 void InstallSparse();
-// Operators with the counted fallback for sparse tensors: "aten::bmm".
-std::vector<std::string> SparseFallbacks();
+// How each operator with a kernel for sparse XLA tensors is served: "aten::bmm", and "native" (a
+// kernel of ours), "composite" (PyTorch's) or "fallback".
+std::vector<std::pair<std::string, std::string>> SparseRoutes();
 
 }  // namespace torch_xla

@@ -12,6 +12,7 @@
 #include "aten/init.h"
 #include "aten/mutation_adapter.h"
 #include "aten/precision.h"
+#include "aten/sparse.h"
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/log.h"
@@ -200,6 +201,7 @@ void InitRuntime(py::module_& m) {
   m.def("_xla_mat_mul_precision", &MatMulPrecision);
   m.def("_xla_refused_views", &RefusedViews);
   m.def("_xla_host_calls", &HostCallNames);
+  m.def("_xla_sparse_routes", &SparseRoutes);
   m.def("_xla_mutation_routes", [] {
     std::vector<std::tuple<std::string, std::string, std::string>> out;
     for (const MutationRoute& r : MutationRoutes()) out.emplace_back(r.name, r.how, r.partner);

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "aten/ops_util.h"
 #include "hlo/reduce.h"
 #include "ops/common.h"
 
@@ -32,24 +33,6 @@ inline void CheckExpands(const Dims& from, const Dims& to) {
     TORCH_CHECK(from[i] == 1 || from[i] == to[at], "The expanded size of the tensor (", to[at],
                 ") must match the existing size (", from[i], ") at non-singleton dimension ", at,
                 ".  Target sizes: ", ToString(to), ".  Tensor sizes: ", ToString(from));
-  }
-}
-
-// Throws "value cannot be converted to type int without overflow" where it cannot.
-inline void CheckFits(const at::Scalar& value, DType to) {
-  switch (to) {
-    case DType::kS8: (void)value.toChar(); break;
-    case DType::kU8: (void)value.toByte(); break;
-    case DType::kS16: (void)value.toShort(); break;
-    case DType::kS32: (void)value.toInt(); break;
-    case DType::kS64: (void)value.toLong(); break;
-    case DType::kF16: (void)value.toHalf(); break;
-    case DType::kBF16: (void)value.toBFloat16(); break;
-    case DType::kF32: (void)value.toFloat(); break;
-    case DType::kF64: (void)value.toDouble(); break;
-    case DType::kC32: (void)value.toComplexHalf(); break;
-    case DType::kC64: (void)value.toComplexFloat(); break;
-    default: break;
   }
 }
 

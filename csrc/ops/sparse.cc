@@ -510,13 +510,6 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrXLA, m) {
   m.impl("sparse_compressed_tensor.comp_plain_value_size", TORCH_FN(Compressed));
   m.impl("sparse_csc_tensor.ccol_row_value_size", TORCH_FN(CompressedOf<at::kSparseCsc>));
   m.impl("sparse_csr_tensor.crow_col_value_size", TORCH_FN(CompressedOf<at::kSparseCsr>));
-  // The size that is not given is read from the indices; zeros_like calls the constructor itself.
-  for (const char* form : {"sparse_bsc_tensor.ccol_row_value", "sparse_bsr_tensor.crow_col_value",
-                           "sparse_compressed_tensor.comp_plain_value",
-                           "sparse_csc_tensor.ccol_row_value", "sparse_csr_tensor.crow_col_value",
-                           "_sparse_compressed_tensor_with_dims", "zeros_like"}) {
-    m.impl(form, torch::CppFunction::makeFromBoxedFunction<&RunOnHost>());
-  }
   m.impl("_to_copy", TORCH_FN(ToCopyCompressed));
   m.impl("_to_sparse_csc", TORCH_FN(ToCsc));
   m.impl("_to_sparse_csr", TORCH_FN(ToCsr));

@@ -65,7 +65,8 @@ NATIVE: dict[str, tuple[tuple[int, ...], Callable[[torch.Tensor], Any]]] = {
     "aten::view_as_real": (x34, torch.view_as_real),
 }
 
-# Of sparse, nested and functional tensors, which do not exist on the device; and a test's.
+# Of sparse tensors, which have kernels of their own; of nested and functional ones, which do not
+# exist on the device; and a test's.
 REFUSED = {
     "aten::_indices",
     "aten::_nested_get_values",

@@ -79,6 +79,41 @@ CASES = {
     "fill nan": lambda d: torch.zeros(2, dtype=torch.int64, device=d).fill_(float("nan")),
 }
 
+# Numbers that the tensor's type does not hold: all that put one in raise.
+UNFIT = {
+    "float32": (torch.float32, 1e300),
+    "float16": (torch.float16, 1e6),
+    "bfloat16": (torch.bfloat16, -1e300),
+    "float8": (torch.float8_e4m3fn, 1e6),
+    "int32": (torch.int32, 2**40),
+    "uint8": (torch.uint8, 300),
+    "uint16": (torch.uint16, 2**17),
+    "complex64": (torch.complex64, 1e300),
+    "complex in float32": (torch.float32, 1 + 1j),
+}
+INTO = {
+    "full": lambda x, v: torch.full((2,), v, dtype=x.dtype, device=x.device),
+    "new_full": lambda x, v: x.new_full((2,), v),
+    "full_like": lambda x, v: torch.full_like(x, v),
+    "fill_": lambda x, v: x.fill_(v),
+    "assignment": lambda x, v: x.__setitem__(0, v),
+    "masked_fill": lambda x, v: x.masked_fill(x == 0, v),
+    "index_fill": lambda x, v: x.index_fill(0, torch.zeros(1, dtype=torch.int64, device=x.device), v),
+    "pad": lambda x, v: F.pad(x, (1, 1), value=v),
+    "clamp": lambda x, v: x.clamp(max=v),
+    "scatter": lambda x, v: x.scatter(0, torch.zeros(1, dtype=torch.int64, device=x.device), v),
+}
+CASES |= {
+    f"{how} {kind} does not fit": lambda d, put=put, dtype=dtype, v=v: put(
+        torch.zeros(2, device=d).to(dtype), v
+    )
+    for kind, (dtype, v) in UNFIT.items()
+    for how, put in INTO.items()
+    # The others promote, or have no such kernel.
+    if how in ("full", "new_full", "full_like", "fill_", "assignment")
+    or (dtype in (torch.float32, torch.bfloat16) and not isinstance(v, complex))
+}
+
 
 @pytest.mark.parametrize("case", CASES)
 def test_same_error_as_on_the_cpu(device, case):

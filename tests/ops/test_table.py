@@ -27,7 +27,15 @@ def test_statuses_of_some():
     assert found["linalg_qr"] == "host call"
     assert found["reshape"] == "composite"
     assert found["nonzero"] == "fallback"
-    assert found["_to_sparse"] == "refused"
+    assert found["_to_sparse"] == "native"
+    assert found["_values"] == "sparse"
+    assert found["_nested_get_values"] == "refused"
+    sparse = {op.name: op.sparse for op in ops.operators()}
+    assert (sparse["addmm"], sparse["neg"], sparse["bmm"]) == (
+        ["native"],
+        ["composite", "fallback"],  # of COO, and of compressed
+        ["fallback"],
+    )
 
 
 def test_a_fallback_is_counted_and_a_refusal_raises():
@@ -35,8 +43,8 @@ def test_a_fallback_is_counted_and_a_refusal_raises():
     before = metrics.counter_value("aten::nonzero") or 0
     assert torch.nonzero(x).tolist() == [[0], [2]]
     assert metrics.counter_value("aten::nonzero") == before + 1
-    with pytest.raises(NotImplementedError, match="Sparse"):
-        x.to_sparse()
+    with pytest.raises(NotImplementedError, match="Mkldnn"):
+        x.to_mkldnn()
 
 
 def test_few_entries_leave_the_device():

@@ -7,10 +7,13 @@ Read off torch's dispatcher, in which the package has registered its kernels. St
                 fallback
     composite   torch's own composition of other operators
     fallback    PyTorch's CPU kernel between two programs: counted as ``aten::<operator>``
+    sparse      of sparse tensors only
     refused     asks for tensors that an XLA device does not have: raises NotImplementedError
 
 An operator whose overloads are served in several ways has several. Its out= forms count only where
-they are a fallback and it is not.
+they are a fallback and it is not. Sparse tensors have kernels of their own: native, composite
+(PyTorch's, made of operators on indices and values) or fallback; without any, an operator does
+what it does for sparse tensors of the CPU.
 """
 
 import re
@@ -22,17 +25,12 @@ import torch
 
 from torch_xla import _XLAC
 
-STATUSES = ("native", "host call", "composite", "fallback", "refused")
+STATUSES = ("native", "host call", "composite", "fallback", "sparse", "refused")
 
 # Why an operator is a fallback, or refused: the first pattern that its whole name matches.
 _REASONS = (
-    (
-        "refused",
-        r".*sparse.*|_coalesced_|hspmm|sspaddmm|.*_convert_indices.*|.*compressed.*|_spdiags"
-        "|_indices|_values|.*_indices|indices|values|slice_inverse",
-        "sparse tensors",
-    ),
     ("refused", r".*nested.*|.*jagged.*", "nested tensors"),
+    ("refused", r"slice_inverse", "functional tensors"),
     ("refused", r".*mkldnn.*", "tensors in the layout of oneDNN"),
     (
         "refused",
@@ -42,8 +40,13 @@ _REASONS = (
     ),
     (
         "fallback",
-        r"nonzero|masked_select|_?unique.*|bincount|repeat_interleave",
+        r"nonzero|masked_select|_?unique.*|bincount|repeat_interleave|_to_sparse.*",
         "the shape of the result depends on data",
+    ),
+    (
+        "fallback",
+        r"_spdiags|_validate_compressed.*|.*_convert_indices.*",
+        "PyTorch has it for CPUs, or makes and checks sparse tensors with it",
     ),
     ("fallback", r"linalg_lstsq", "the shape of the residuals depends on the rank that is found"),
     (
@@ -73,6 +76,7 @@ class Operator(NamedTuple):
 
     name: str  # "add", without "aten::"
     forms: dict[str, list[str]]  # status: overloads ("add.Tensor")
+    sparse: list[str]  # statuses of the kernels for sparse tensors
 
     @property
     def statuses(self) -> list[str]:
@@ -93,6 +97,9 @@ def operators() -> list[Operator]:
     routes = {name: how for name, how, _ in _XLAC._xla_mutation_routes()}
     host_calls = set(_XLAC._xla_host_calls())
     refused = set(_XLAC._xla_refused_views())
+    sparse: dict[str, set[str]] = defaultdict(set)
+    for name, how in _XLAC._xla_sparse_routes():
+        sparse[name[6:].split(".")[0]].add(how)
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     outs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for schema in torch._C._jit_get_all_schemas():
@@ -100,6 +107,8 @@ def operators() -> list[Operator]:
         if not name.startswith("aten::") or name not in dispatched:
             continue
         status = _status(name, routes.get(name), host_calls, refused)
+        if status in ("", "refused") and schema.name[6:] in sparse:
+            status = "sparse"
         out = any(a.kwarg_only and a.alias_info is not None for a in schema.arguments)
         if status:
             (outs if out else found)[schema.name[6:]][status].append(name[6:])
@@ -108,7 +117,10 @@ def operators() -> list[Operator]:
             found[name] = forms
         elif "fallback" in forms:
             found[name]["fallback"] += forms["fallback"]
-    return [Operator(name, dict(forms)) for name, forms in sorted(found.items())]
+    return [
+        Operator(name, dict(forms), [s for s in STATUSES if s in sparse[name]])
+        for name, forms in sorted(found.items())
+    ]
 
 
 def _status(name: str, route: str | None, host_calls: set[str], refused: set[str]) -> str:
@@ -138,7 +150,8 @@ def main() -> None:
     for op in operators():
         if pattern.search(op.name):
             reason = f"  ({op.reason})" if op.reason else ""
-            print(f"{op.name:40} {', '.join(op.statuses)}{reason}")
+            sparse = f"  sparse tensors: {', '.join(op.sparse)}" if op.sparse else ""
+            print(f"{op.name:40} {', '.join(op.statuses)}{reason}{sparse}")
 
 
 if __name__ == "__main__":
