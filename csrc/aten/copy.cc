@@ -107,6 +107,11 @@ at::Tensor ToCopy(const at::Tensor& self, std::optional<at::ScalarType> dtype,
   return Wrap(Convert(t.value(), ToDType(dtype.value_or(self.scalar_type()))), t.device());
 }
 
+// The type of the host's copy that is moved: see DType::kC32.
+at::ScalarType Held(at::ScalarType type) {
+  return type == at::kComplexHalf ? at::kComplexFloat : type;
+}
+
 std::vector<at::Tensor> ToCpuList(at::TensorList tensors) { return ToCpu(tensors); }
 
 }  // namespace
@@ -119,7 +124,7 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
   for (at::Tensor& t : out) {
     if (!IsXla(t)) continue;
     from.push_back(Unwrap(t));
-    t = at::empty(t.sizes(), at::TensorOptions().dtype(t.scalar_type()).device(at::kCPU));
+    t = at::empty(t.sizes(), at::TensorOptions().dtype(Held(t.scalar_type())).device(at::kCPU));
     to.push_back(t.mutable_data_ptr());
   }
   try {
@@ -127,6 +132,11 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
   } catch (const Error& e) {
     TORCH_CHECK_WITH(OutOfMemoryError, e.code() != Code::kResourceExhausted, e.what());
     throw;
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (tensors[i].defined() && tensors[i].scalar_type() == at::kComplexHalf) {
+      out[i] = out[i].to(at::kComplexHalf);
+    }
   }
   return out;
 }
@@ -136,6 +146,7 @@ at::Tensor ToCpu(const at::Tensor& tensor) { return ToCpu(at::TensorList(tensor)
 at::Tensor FromCpu(const at::Tensor& tensor, int device) {
   at::Tensor dense = tensor.resolve_conj().resolve_neg().contiguous();
   Shape shape = ShapeOf(dense);
+  dense = dense.to(Held(dense.scalar_type()));
   return Wrap(lazy::FromHost(dense.const_data_ptr(), shape, device), shape);
 }
 

@@ -47,6 +47,12 @@ std::string ToString(std::span<const Shape> shapes) {
   return out + ')';
 }
 
+// As a module has them.
+std::vector<Shape> Stored(std::vector<Shape> shapes) {
+  for (Shape& s : shapes) s.dtype = torch_xla::Stored(s.dtype);
+  return shapes;
+}
+
 const ir::OpDef& OpOf(const std::string& name, ir::LowerFn lower) {
   Tables& tables = Tables::Get();
   std::lock_guard<std::mutex> lock(tables.mutex);
@@ -190,6 +196,7 @@ const CustomKernel& CustomKernel::Find(CustomKernel made) {
   hasher.AddBytes(made.text_);
   hasher.AddBytes(hlo::Dictionary(made.attributes_));
   hasher.AddBytes(ToString(made.results_));
+  for (const Shape& s : made.results_) hasher.Add(static_cast<uint64_t>(s.dtype));
   made.hash_ = hasher.Finish();
   Tables& tables = Tables::Get();
   {
@@ -226,7 +233,7 @@ void CustomKernel::CheckSignature() {
   } catch (const Error& e) {
     Throw(Code::kInvalidArgument, op_->name(), ": its StableHLO is refused: ", e.what());
   }
-  XLA_CHECK(given == results_, kInvalidArgument, op_->name(), ": its StableHLO gives ",
+  XLA_CHECK(given == Stored(results_), kInvalidArgument, op_->name(), ": its StableHLO gives ",
             ToString(given), ", its declared results are ", ToString(results_));
 }
 
@@ -273,7 +280,7 @@ std::vector<at::Tensor> CustomKernel::Record(at::TensorList tensors) const {
   if (!ffi_) {
     std::vector<Shape> given;
     for (size_t i = 0; i < r.num_operands(); ++i) given.push_back(r.arg(i).shape());
-    XLA_CHECK(given == parameters_, kInvalidArgument, op_->name(), ": its StableHLO takes ",
+    XLA_CHECK(Stored(given) == parameters_, kInvalidArgument, op_->name(), ": its StableHLO takes ",
               ToString(parameters_), ", not ", ToString(given));
   }
   r.Word(static_cast<int64_t>(hash_.lo));

@@ -25,7 +25,8 @@ constexpr at::ScalarType kScalarTypes[] = {at::kBool,
                                            at::kFloat,
                                            at::kDouble,
                                            at::kComplexFloat,
-                                           at::kComplexDouble};
+                                           at::kComplexDouble,
+                                           at::kComplexHalf};
 static_assert(std::size(kScalarTypes) == kNumDTypes);
 
 // By ScalarType; -1 where XLA has no such type.

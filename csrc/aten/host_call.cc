@@ -327,7 +327,10 @@ class HostCall final : public c10::OperatorKernel {
   std::vector<Shape> ResultShapes(const c10::OperatorHandle& op, const std::vector<IValue>& args,
                                   const record::Recording& r, const std::string& text) {
     std::string key = text;
-    for (size_t i = 0; i < r.num_operands(); ++i) key += ToString(r.arg(i).shape());
+    for (size_t i = 0; i < r.num_operands(); ++i) {
+      const Shape& shape = r.arg(i).shape();
+      key += TorchName(shape.dtype) + ToString(shape.dims);
+    }
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (auto it = shapes_.find(key); it != shapes_.end()) return it->second;

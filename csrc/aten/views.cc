@@ -294,8 +294,8 @@ at::Tensor ViewDtype(const at::Tensor& self, at::ScalarType dtype) {
   DType from = ToDType(self.scalar_type()), to = ToDType(dtype);
   if (from == to) return Alias(self);
   Shape shape = ShapeOf(self).with(to);
-  auto from_bytes = static_cast<int64_t>(ByteSize(from)),
-       to_bytes = static_cast<int64_t>(ByteSize(to));
+  auto from_bytes = static_cast<int64_t>(c10::elementSize(self.scalar_type())),
+       to_bytes = static_cast<int64_t>(c10::elementSize(dtype));
   if (from_bytes != to_bytes) {
     TORCH_CHECK(self.dim() > 0, "self.dim() cannot be 0 to view ", self.scalar_type(), " as ",
                 dtype, " (different element sizes)");
@@ -318,7 +318,8 @@ at::Tensor ViewAsReal(const at::Tensor& self) {
 
 at::Tensor ViewAsComplex(const at::Tensor& self) {
   Shape shape = ShapeOf(self);
-  TORCH_CHECK(shape.dtype == DType::kF32 || shape.dtype == DType::kF64,
+  TORCH_CHECK(shape.dtype == DType::kF32 || shape.dtype == DType::kF64 ||
+                  shape.dtype == DType::kF16,
               "view_as_complex is only supported for half, float and double tensors, but got a "
               "tensor of scalar type: ",
               self.scalar_type());

@@ -30,6 +30,7 @@ constexpr Row kRows[] = {
     {"f64", "Double", 8},
     {"complex<f32>", "ComplexFloat", 8},
     {"complex<f64>", "ComplexDouble", 16},
+    {"complex<f32>", "ComplexHalf", 8},
 };
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == kNumDTypes);
 

@@ -178,6 +178,7 @@ void ReduceInto(Reduce op, DType dtype, Inputs inputs, Outs outs, size_t count) 
     case DType::kBF16: return Run<c10::BFloat16>(op, inputs, outs, count);
     case DType::kF32: return Run<float>(op, inputs, outs, count);
     case DType::kF64: return Run<double>(op, inputs, outs, count);
+    case DType::kC32:  // as XLA holds it; the program rounds the results
     case DType::kC64: return Run<c10::complex<float>>(op, inputs, outs, count);
     case DType::kC128: return Run<c10::complex<double>>(op, inputs, outs, count);
   }

@@ -4,6 +4,17 @@
 #include "hlo/elementwise.h"
 
 namespace torch_xla::hlo {
+namespace {
+
+// f32 -> the nearest f16 as an f32. Not by two conversions, which a compiler may take for nothing;
+// and reduce_precision makes the denormal halves zero.
+Value RoundToHalf(Value x) {
+  Value denormal = Lt(Abs(x), FullLike(x, 0x1p-14));
+  Value units = RoundNearestEven(Mul(x, FullLike(x, 0x1p24)));
+  return Select(denormal, Mul(units, FullLike(x, 0x1p-24)), ReducePrecision(x, 5, 10));
+}
+
+}  // namespace
 
 Value ConvertTo(Value x, DType to) {
   if (x.dtype() == to) return x;
@@ -18,6 +29,7 @@ Value ConvertTo(Value x, DType to) {
     Shape shape = x.shape().with(to);
     return Select(x, Full(b, shape, 1), Full(b, shape, 0));
   }
+  if (to == DType::kC32 && IsComplex(x.dtype())) return RoundToHalves(x);
   if (IsComplex(x.dtype()) && !IsComplex(to)) x = Real(x);
   if (IsComplex(to) && !IsComplex(x.dtype())) {
     Value re = ConvertTo(x, RealPart(to));
@@ -37,6 +49,17 @@ Value ConvertTo(Value x, DType to) {
     return Convert(Convert(x, DType::kS32), to);
   if (IsFloat(x.dtype()) && to == DType::kU32) return Convert(Convert(x, DType::kS64), to);
   return Convert(x, to);
+}
+
+Value RoundToHalves(Value x) {
+  Builder& b = x.builder();
+  const DType wide = RealPart(Stored(x.dtype()));
+  auto part = [&](std::string_view op) {
+    Value v = b.Emit(op, {x}, "", x.shape().with(wide));
+    return RoundToHalf(Convert(v, DType::kF32));
+  };
+  Value re = part("real"), im = part("imag");
+  return b.Emit("complex", {re, im}, "", x.shape().with(DType::kC32));
 }
 
 Value ToBits(Value x) {

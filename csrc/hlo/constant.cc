@@ -29,10 +29,12 @@ void AppendIntegerOf(std::string& out, DType t, int64_t v) {
 }
 
 void AppendComplex(std::string& out, DType t, std::complex<double> v) {
+  DType part = RealPart(Stored(t));
+  if (t == DType::kC32) v = {RoundFloat(DType::kF16, v.real()), RoundFloat(DType::kF16, v.imag())};
   out += '(';
-  AppendFloat(out, RealPart(t), v.real());
+  AppendFloat(out, part, v.real());
   out += ", ";
-  AppendFloat(out, RealPart(t), v.imag());
+  AppendFloat(out, part, v.imag());
   out += ')';
 }
 
@@ -66,11 +68,11 @@ void AppendNested(std::string& out, const Shape& shape, size_t dim, const char*&
 void AppendPattern(std::string& out, DType t, const char* p) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   if (IsComplex(t)) {
-    size_t half = ByteSize(t) / 2;
+    DType part = RealPart(Stored(t));
     out += '(';
-    AppendPattern(out, RealPart(t), p);
+    AppendPattern(out, part, p);
     out += ", ";
-    AppendPattern(out, RealPart(t), p + half);
+    AppendPattern(out, part, p + ByteSize(part));
     out += ')';
     return;
   }

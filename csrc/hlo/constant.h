@@ -13,7 +13,8 @@ Value Scalar(Builder& b, DType dtype, double value);
 Value ScalarInt(Builder& b, DType dtype, int64_t value);
 Value ScalarComplex(Builder& b, DType dtype, std::complex<double> value);
 
-// From row-major bytes as PyTorch lays them out (bool: one byte each). Bit-exact.
+// From row-major bytes as PyTorch lays them out (bool: one byte each; of C32: complex<f32>).
+// Bit-exact.
 Value Constant(Builder& b, const Shape& shape, const void* data);
 
 // -> T[...] of one value: a broadcast scalar, whatever the size.

@@ -43,6 +43,14 @@ Value Binary(std::string_view op, unsigned kinds, Value a, Value b) {
   return a.builder().Emit(op, {a, b}, "", a.shape());
 }
 
+// complex[...] -> float[...]
+Value ToReal(std::string_view op, unsigned kinds, Value x) {
+  CheckTensors(op, {x});
+  CheckKind(op, x, kinds);
+  Value real = x.builder().Emit(op, {x}, "", x.shape().with(RealPart(Stored(x.dtype()))));
+  return Convert(real, RealPart(x.dtype()));
+}
+
 }  // namespace
 
 Value Add(Value a, Value b) { return Binary("add", kNumberK | kBoolK, a, b); }
@@ -85,23 +93,9 @@ Value Not(Value x) { return Unary("not", kBoolK | kIntK, x); }
 Value Popcnt(Value x) { return Unary("popcnt", kIntK, x); }
 Value Clz(Value x) { return Unary("count_leading_zeros", kIntK, x); }
 
-Value Abs(Value x) {
-  CheckTensors("abs", {x});
-  CheckKind("abs", x, kSignedK | kFloatK | kComplexK);
-  return x.builder().Emit("abs", {x}, "", x.shape().with(RealPart(x.dtype())));
-}
-
-Value Real(Value x) {
-  CheckTensors("real", {x});
-  CheckKind("real", x, kFloatK | kComplexK);
-  return x.builder().Emit("real", {x}, "", x.shape().with(RealPart(x.dtype())));
-}
-
-Value Imag(Value x) {
-  CheckTensors("imag", {x});
-  CheckKind("imag", x, kFloatK | kComplexK);
-  return x.builder().Emit("imag", {x}, "", x.shape().with(RealPart(x.dtype())));
-}
+Value Abs(Value x) { return ToReal("abs", kSignedK | kFloatK | kComplexK, x); }
+Value Real(Value x) { return ToReal("real", kFloatK | kComplexK, x); }
+Value Imag(Value x) { return ToReal("imag", kFloatK | kComplexK, x); }
 
 Value IsFinite(Value x) {
   CheckTensors("is_finite", {x});
@@ -112,9 +106,11 @@ Value IsFinite(Value x) {
 Value Complex(Value re, Value im) {
   CheckTensors("complex", {re, im});
   CheckSameShape("complex", re, im);
-  HLO_CHECK(re.dtype() == DType::kF32 || re.dtype() == DType::kF64, "complex",
-            "is not defined for ", ToString(re.shape()));
-  return re.builder().Emit("complex", {re, im}, "", re.shape().with(ComplexOf(re.dtype())));
+  Shape out = re.shape().with(ComplexOf(re.dtype()));
+  HLO_CHECK(RealPart(out.dtype) == re.dtype(), "complex", "is not defined for ",
+            ToString(re.shape()));
+  DType part = RealPart(Stored(out.dtype));
+  return re.builder().Emit("complex", {Convert(re, part), Convert(im, part)}, "", out);
 }
 
 Value Compare(Value a, Value b, Direction direction) {
@@ -161,6 +157,7 @@ Value Clamp(Value min, Value x, Value max) {
 Value Convert(Value x, DType to) {
   CheckTensors("convert", {x});
   if (x.dtype() == to) return x;
+  HLO_CHECK(to != DType::kC32, "convert", "does not round to ", TorchName(to), ": see cast.h");
   return x.builder().Emit("convert", {x}, "", x.shape().with(to));
 }
 

@@ -135,6 +135,13 @@ void AppendHex(std::string& out, uint64_t pattern, int digits) {
 
 }  // namespace
 
+double RoundFloat(DType dtype, double value) {
+  if (!std::isfinite(value)) return value;
+  FloatFormat f = FormatOf(dtype);
+  uint64_t magnitude = ToPattern(f, std::fabs(value));
+  return std::copysign(magnitude <= MaxPattern(f) ? FromMagnitude(f, magnitude) : HUGE_VAL, value);
+}
+
 void AppendFloat(std::string& out, DType dtype, double value) {
   FloatFormat f = FormatOf(dtype);
   uint64_t pattern = ToPattern(f, value);

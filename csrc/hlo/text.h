@@ -23,6 +23,8 @@ void AppendQuoted(std::string& out, std::string_view s);  // with MLIR's escapes
 void AppendList(std::string& out, Span v);                // [1, 2]
 // A literal that reads back as exactly this value of the floating type (not complex).
 void AppendFloat(std::string& out, DType dtype, double value);
+// The number of the floating type that is nearest: infinity beyond its range.
+double RoundFloat(DType dtype, double value);
 
 // The properties of an operation: "a = 1 : i64, b = array<i64: 1, 2>".
 class Props {

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "hlo/cast.h"
 #include "hlo/constant.h"
 #include "hlo/elementwise.h"
 #include "hlo/movement.h"
@@ -126,6 +127,9 @@ Lowered Lower(const Graph& g, std::span<const Donor> donors) {
     XLA_INTERNAL_CHECK(results.size() == n->num_outputs(), n->op().name(), " lowered to ",
                        results.size(), " values instead of ", n->num_outputs());
     for (size_t i = 0; i < results.size(); ++i) {
+      // The lowering computes with f32 parts.
+      bool halves = n->shape(i).dtype == DType::kC32 && results[i].valid();
+      if (halves) results[i] = hlo::RoundToHalves(results[i]);
       // An invalid value stands for an output that nobody can ask for.
       XLA_INTERNAL_CHECK(!results[i].valid() || results[i].shape() == n->shape(i), n->op().name(),
                          " output ", i, " lowered to ",

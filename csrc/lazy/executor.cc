@@ -374,7 +374,7 @@ Tensor FromHost(const void* data, const Shape& shape, int device) {
   {
     metrics::Timed timed(time);
     try {
-      payload->Set(runtime.client().BufferFromHost(data, shape, device,
+      payload->Set(runtime.client().BufferFromHost(data, shape.with(Stored(shape.dtype)), device,
                                                    pjrt::HostBuffer::kCopiedDuringCall));
     } catch (const Error& e) {
       const bool full = e.code() == Code::kResourceExhausted ||

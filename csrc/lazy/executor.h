@@ -30,7 +30,8 @@ void WaitDeviceOps(int device);
 // nothing is computed twice. The tensors may be on different devices.
 void Materialize(std::span<const Tensor> tensors);
 
-// Copies `data` (row-major, free again when the call returns) to a new tensor.
+// Copies `data` (row-major, free again when the call returns) to a new tensor. Here and in ToHost
+// the host's bytes are as XLA holds the type (DType::kC32).
 Tensor FromHost(const void* data, const Shape& shape, int device);
 // Materialises, waits and copies all the tensors' values: dst[i] takes tensors[i].
 // `keep` owns dst: after Ctrl-C or a failure the plugin may still write there.

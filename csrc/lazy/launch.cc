@@ -13,7 +13,7 @@ namespace {
 
 pjrt::BufferPtr Zeros(Runtime& runtime, const Shape& shape, int device) {
   std::vector<char> zeros(shape.bytes());
-  return runtime.client().BufferFromHost(zeros.data(), shape, device,
+  return runtime.client().BufferFromHost(zeros.data(), shape.with(Stored(shape.dtype)), device,
                                          pjrt::HostBuffer::kCopiedDuringCall);
 }
 

@@ -21,8 +21,11 @@ inline Value Fit(Value x, const Shape& out) {
 // The same for an operand of a computation that x is in.
 inline Value FitTo(Value s, Value x) { return Fit(s, x.shape()); }
 
-// PyTorch computes formulas over float16 and bfloat16 in float32 and rounds once.
-constexpr DType Wide(DType t) { return t < DType::kF32 && IsFloat(t) ? DType::kF32 : t; }
+// PyTorch computes formulas over float16 and bfloat16 in float32, those over complex32 in complex64,
+// and rounds once.
+constexpr DType Wide(DType t) {
+  return t < DType::kF32 && IsFloat(t) ? DType::kF32 : t == DType::kC32 ? DType::kC64 : t;
+}
 inline Value Widen(Value x) { return hlo::ConvertTo(x, Wide(x.dtype())); }
 
 // A string as a template argument: the name of PyTorch's kernel in its error messages.

@@ -249,7 +249,6 @@ struct MakeComplex {
     TORCH_CHECK(a.dtype() == b.dtype(), "Expected object of scalar type ", ToScalarType(a.dtype()),
                 " but got scalar type ", ToScalarType(b.dtype()), " for second argument");
     CheckImplemented(!kPolar || a.dtype() != DType::kF16, "polar_cpu", a.dtype());
-    TORCH_CHECK_NOT_IMPLEMENTED(a.dtype() != DType::kF16, "XLA devices have no dtype ComplexHalf");
     return {ComplexOf(a.dtype()), Broadcast({a, b})};
   }
   static Value Lower(const Shape& out, Value a, Value b) {

@@ -69,7 +69,7 @@ struct FftC2c {
     double n = Count(out.dims, all);
     // The inverse of StableHLO divides by n.
     double scale = ScaleOf(normalization, n) * (forward ? 1 : n);
-    return ScaleBy(Complex(self, all, forward), scale);
+    return hlo::ConvertTo(ScaleBy(Complex(Widen(self), all, forward), scale), out.dtype);
   }
 };
 
@@ -89,13 +89,14 @@ struct FftR2c {
     Dims all = Wrapped(dims, out.rank());
     double scale = ScaleOf(normalization, Count(self.dims(), all));
     if (self.shape().numel() == 0) return hlo::Full(self.builder(), out, 0);
-    if (!onesided) {
-      return ScaleBy(Complex(hlo::ConvertTo(self, out.dtype), all, true), scale);
+    Value x = Widen(self);
+    if (onesided) {
+      int64_t last = all.back();
+      all.erase(all.size() - 1);
+      x = FftDim(x, last, FftType::kRfft, self.dim(last));
     }
-    int64_t last = all.back();
-    all.erase(all.size() - 1);
-    Value x = FftDim(self, last, FftType::kRfft, self.dim(last));
-    return ScaleBy(Complex(x, all, true), scale);
+    x = hlo::ConvertTo(x, Wide(out.dtype));
+    return hlo::ConvertTo(ScaleBy(Complex(x, all, true), scale), out.dtype);
   }
 };
 
@@ -114,9 +115,10 @@ struct FftC2r {
     double n = Count(out.dims, all);
     int64_t last = all.back();
     all.erase(all.size() - 1);
-    Value x = Complex(self, all, false);
+    Value x = Complex(Widen(self), all, false);
     x = hlo::SliceDim(x, last, 0, last_dim_size / 2 + 1);
-    return ScaleBy(FftDim(x, last, FftType::kIrfft, last_dim_size), ScaleOf(normalization, n) * n);
+    x = ScaleBy(FftDim(x, last, FftType::kIrfft, last_dim_size), ScaleOf(normalization, n) * n);
+    return hlo::ConvertTo(x, out.dtype);
   }
 };
 

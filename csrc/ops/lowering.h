@@ -47,6 +47,8 @@ inline void CheckFits(const at::Scalar& value, DType to) {
     case DType::kBF16: (void)value.toBFloat16(); break;
     case DType::kF32: (void)value.toFloat(); break;
     case DType::kF64: (void)value.toDouble(); break;
+    case DType::kC32: (void)value.toComplexHalf(); break;
+    case DType::kC64: (void)value.toComplexFloat(); break;
     default: break;
   }
 }

@@ -38,7 +38,7 @@ Value Uniform(const RandomBits& bits, Inputs in, const Shape& out) {
 
 Value Normal(const RandomBits& bits, Inputs in, const Shape& out) {
   if (IsComplex(out.dtype)) {  // half of the variance in each part, each with the mean
-    Value z = bits.Normal(RealPart(out.dtype));
+    Value z = bits.Normal(Wide(RealPart(out.dtype)));
     int64_t n = out.numel();
     z = Times(hlo::Mul(z, FitTo(in[1], z)), std::sqrt(0.5));
     Value re = hlo::SliceDim(z, 0, 0, n);

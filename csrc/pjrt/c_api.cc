@@ -33,6 +33,7 @@ constexpr TypeRow kTypes[] = {
     {DType::kF64, PJRT_Buffer_Type_F64},
     {DType::kC64, PJRT_Buffer_Type_C64},
     {DType::kC128, PJRT_Buffer_Type_C128},
+    {DType::kC32, PJRT_Buffer_Type_C64},
 };
 
 constexpr bool InOrder() {

@@ -112,12 +112,17 @@ TEST(DTypeTest, NamesAreDistinctAndKindsPartition) {
     torch.insert(TorchName(t));
     EXPECT_EQ((t == DType::kBool) + IsSigned(t) + IsUnsigned(t) + IsFloat(t) + IsComplex(t), 1)
         << HloName(t);
-    EXPECT_EQ(ByteSize(t), IsComplex(t) ? 2 * ByteSize(RealPart(t)) : ByteSize(RealPart(t)));
+    EXPECT_EQ(ByteSize(t), IsComplex(t) ? 2 * ByteSize(RealPart(Stored(t))) : ByteSize(t));
+    EXPECT_EQ(ByteSize(t), ByteSize(Stored(t)));
+    EXPECT_EQ(std::string(HloName(t)), HloName(Stored(t)));
+    EXPECT_EQ(ComplexOf(RealPart(t)) == t, IsComplex(t)) << TorchName(t);
   }
-  EXPECT_EQ(hlo.size(), static_cast<size_t>(kNumDTypes));
+  EXPECT_EQ(hlo.size(), static_cast<size_t>(kNumDTypes - 1));  // C32 has that of C64
   EXPECT_EQ(torch.size(), static_cast<size_t>(kNumDTypes));
   EXPECT_EQ(RealPart(DType::kC128), DType::kF64);
-  EXPECT_EQ(ComplexOf(DType::kF16), DType::kC64);
+  EXPECT_EQ(RealPart(DType::kC32), DType::kF16);
+  EXPECT_EQ(ComplexOf(DType::kBF16), DType::kC64);
+  EXPECT_EQ(Stored(DType::kC32), DType::kC64);
 }
 
 Hash Of(const std::function<void(Hasher&)>& add) {

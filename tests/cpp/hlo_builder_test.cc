@@ -198,6 +198,7 @@ TEST(Constant, IntegersWrapAndConvert) {
   EXPECT_EQ(of(DType::kBool, 2), "true");
   EXPECT_EQ(of(DType::kBF16, 3), "3.0");
   EXPECT_EQ(of(DType::kC64, 3), "(3.0, 0.0)");
+  EXPECT_EQ(of(DType::kC32, 2049), "(2048.0, 0.0)");
   EXPECT_EQ(Literal([](Builder& b) { return Scalar(b, DType::kS32, -2.9); }), "-2");
   EXPECT_EQ(Literal([](Builder& b) { return Scalar(b, DType::kU64, 0x1p63); }),
             "9223372036854775808");
@@ -222,6 +223,20 @@ TEST(Constant, FromBytes) {
   EXPECT_EQ(of({DType::kU16, {2, 1}}, ints), "[[65535], [2]]");
   const float complex[] = {1, 2, 1, 2};
   EXPECT_EQ(of({DType::kC64, {2}}, complex), "(1.0, 2.0)");
+  EXPECT_EQ(of({DType::kC32, {2}}, complex), "(1.0, 2.0)");
+}
+
+// In f32, as XLA holds the numbers.
+TEST(Constant, OfHalves) {
+  auto of = [](std::complex<double> v) {
+    return Literal([=](Builder& b) { return ScalarComplex(b, DType::kC32, v); });
+  };
+  EXPECT_EQ(of({0.1, -1e-8}), "(0.0999755859375, -0.0)");
+  EXPECT_EQ(of({-65520, 6e-8}), "(0xFF800000, 5.960464477539063e-08)");
+  EXPECT_EQ(of({NAN, 65519}), "(0x7FC00000, 65504.0)");
+  Builder b;  // which keeps scalars
+  EXPECT_EQ(Scalar(b, DType::kC64, 1).dtype(), DType::kC64);
+  EXPECT_EQ(Scalar(b, DType::kC32, 1).dtype(), DType::kC32);
 }
 
 TEST(Constant, Limits) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "hlo/builder.h"
+#include "hlo/cast.h"
 #include "hlo/collective.h"
 #include "hlo/constant.h"
 #include "hlo/control.h"
@@ -30,12 +31,14 @@ void Print(const std::string& name, const Make& make) {
   std::printf("// ----- %s\n%s", name.c_str(), b.Finish(outputs).c_str());
 }
 
+std::string NameOf(DType t) { return t == DType::kC32 ? "complex<f16>" : HloName(t); }
+
 // For every type that the constructor accepts: what it accepts must verify.
 void PrintForEachType(const std::string& name, const std::function<Values(Builder&, DType)>& make) {
   for (int i = 0; i < kNumDTypes; ++i) {
     auto t = static_cast<DType>(i);
     try {
-      Print(name + "/" + HloName(t), [&](Builder& b) { return make(b, t); });
+      Print(name + "/" + NameOf(t), [&](Builder& b) { return make(b, t); });
     } catch (const Error& error) {
       if (error.code() != Code::kInvalidArgument) throw;
     }
@@ -112,10 +115,10 @@ void Elementwise() {
   }
   for (int i = 0; i < kNumDTypes; ++i) {
     auto to = static_cast<DType>(i);
-    PrintForEachType(std::string("convert_to_") + HloName(to),
+    PrintForEachType("convert_to_" + NameOf(to),
                      [to](Builder& b, DType t) -> Values { return {Convert(P(b, t, {4}), to)}; });
     for (int64_t last : {1, 2, 4, 8}) {
-      PrintForEachType("bitcast_" + std::to_string(last) + "_to_" + HloName(to),
+      PrintForEachType("bitcast_" + std::to_string(last) + "_to_" + NameOf(to),
                        [&](Builder& b, DType t) -> Values {
                          return {BitcastConvert(P(b, t, {3, last}), to)};
                        });
@@ -135,6 +138,14 @@ void Elementwise() {
   });
   PrintForEachType("reduce_precision", [](Builder& b, DType t) -> Values {
     return {ReducePrecision(P(b, t, {2, 3}), 5, 2)};
+  });
+  Print("round_to_halves", [](Builder& b) -> Values {
+    Value x = P(b, DType::kC64, {16});
+    Values out;
+    for (double scale : {1.0, 0x1p-14, 0x1p-18, 0x1p-24, 0x1p17}) {
+      out.push_back(RoundToHalves(Mul(x, FullLike(x, scale))));
+    }
+    return out;
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "hlo/builder.h"
+#include "hlo/cast.h"
 #include "hlo/constant.h"
 #include "hlo/control.h"
 #include "hlo/dot.h"
@@ -40,6 +41,15 @@ TEST_F(Shapes, Elementwise) {
   EXPECT_EQ(Str(Abs(c)), "tensor<2xf32>");
   EXPECT_EQ(Str(Real(P(DType::kC128, {}))), "tensor<f64>");
   EXPECT_EQ(Str(Complex(x, x)), "tensor<2x3xcomplex<f32>>");
+  Value h = P(DType::kF16, {2});
+  Value halves = Complex(h, h);  // of which XLA has no type
+  EXPECT_EQ(halves.shape(), (Shape{DType::kC32, {2}}));
+  EXPECT_EQ(Str(halves), "tensor<2xcomplex<f32>>");
+  EXPECT_EQ(Str(Imag(halves)), "tensor<2xf16>");
+  EXPECT_EQ(Str(Abs(halves)), "tensor<2xf16>");
+  EXPECT_EQ(ConvertTo(halves, DType::kC64).dtype(), DType::kC64);
+  EXPECT_EQ(ConvertTo(c, DType::kC32).dtype(), DType::kC32);
+  EXPECT_EQ(Str(ConvertTo(halves, DType::kF32)), "tensor<2xf32>");
   EXPECT_EQ(Str(IsFinite(x)), "tensor<2x3xi1>");
   EXPECT_EQ(Str(Convert(x, DType::kBF16)), "tensor<2x3xbf16>");
   EXPECT_EQ(Str(BitcastConvert(x, DType::kS32)), "tensor<2x3xi32>");
@@ -55,6 +65,8 @@ TEST_F(Shapes, ElementwiseErrors) {
   Value p = P(DType::kBool, {2});
   EXPECT_EQ(ErrorOf([&] { Add(x, F({3})); }),
             "[stablehlo.add] operand shapes tensor<2x3xf32> and tensor<3xf32> differ");
+  EXPECT_EQ(ErrorOf([&] { Convert(P(DType::kC64, {}), DType::kC32); }),
+            "[stablehlo.convert] does not round to ComplexHalf: see cast.h");
   EXPECT_EQ(ErrorOf([&] {
               Add(x, P(DType::kF64, {2, 3}));
             }),

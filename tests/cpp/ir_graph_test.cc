@@ -104,6 +104,22 @@ TEST(Lowering, PacksScalarsIntoOneParameter) {
   EXPECT_EQ(lowered.results[1], (Shape{DType::kC128, {}}));
 }
 
+// XLA has no complex<f16>.
+TEST(Lowering, RoundsToHalves) {
+  Shape halves{DType::kC32, {2}};
+  std::vector<Value> x;
+  for (DType t : {DType::kC32, DType::kC64}) {
+    Value leaf = Leaf(halves.with(t));
+    Value operands[] = {leaf, leaf};
+    x.push_back({Node::Make(kMul, operands, leaf.shape()), 0});
+  }
+  auto module_of = [](const Value& v) { return Lower(Collect({v})).module; };
+  EXPECT_NE(module_of(x[0]).find("reduce_precision"), std::string::npos);
+  EXPECT_EQ(module_of(x[1]).find("reduce_precision"), std::string::npos);
+  EXPECT_NE(Collect({x[0]}).hash, Collect({x[1]}).hash);
+  EXPECT_EQ(Lower(Collect({x[0]})).results, std::vector<Shape>{halves});
+}
+
 TEST(Lowering, RefusesALoweringOfAnotherType) {
   static const OpDef wrong(
       "test::wrong",

@@ -105,7 +105,7 @@ TEST_F(ConformanceTest, EveryTypeMakesTheRoundTrip) {
   for (int t = 0; t < kNumDTypes; ++t) {
     for (const Dims& dims : {Dims{}, Dims{1}, Dims{7}, Dims{2, 3, 5}, Dims{0}, Dims{3, 0, 2}}) {
       for (HostBuffer semantics : {HostBuffer::kCopiedDuringCall, HostBuffer::kUntilTransferred}) {
-        Shape shape{static_cast<DType>(t), dims};
+        Shape shape{Stored(static_cast<DType>(t)), dims};
         SCOPED_TRACE(ToString(shape));
         std::string sent(shape.bytes(), '\0');
         for (size_t i = 0; i < sent.size(); ++i) {
@@ -134,7 +134,7 @@ TEST_F(ConformanceTest, EveryTypeMakesTheRoundTrip) {
 TEST_F(ConformanceTest, EveryTypePassesThroughAProgram) {
   for (int t = 0; t < kNumDTypes; ++t) {
     for (const Dims& dims : {Dims{3}, Dims{0, 2}}) {
-      Shape shape{static_cast<DType>(t), dims};
+      Shape shape{Stored(static_cast<DType>(t)), dims};
       std::string type = ToString(shape);
       SCOPED_TRACE(type);
       auto program =

@@ -38,7 +38,7 @@ TEST(SignatureTest, ShortForms) {
 
 TEST(SignatureTest, EveryElementType) {
   for (int i = 0; i < kNumDTypes; ++i) {
-    Shape shape{static_cast<DType>(i), {2, 1}};
+    Shape shape{Stored(static_cast<DType>(i)), {2, 1}};
     Signature s = ParseSignature("func.func @main(%a: " + ToString(shape) + ") -> () {");
     EXPECT_EQ(s.parameters, std::vector<Shape>{shape});
   }

@@ -103,6 +103,12 @@ def whole_loop(x):
     return x
 
 
+def halves(z):
+    with np.errstate(over="ignore"):
+        re, im = (p.astype(np.float16).astype(np.float32) for p in (z.real, z.imag))
+    return re + 1j * im
+
+
 # Name of a module -> what it means.
 EXPECTED = {
     "add/f32": np.add,
@@ -162,6 +168,10 @@ EXPECTED = {
     "convert_to_i1/i8": lambda x: x != 0,
     "convert_to_f32/i1": lambda x: x.astype(np.float32),
     "convert_to_complex<f32>/f32": lambda x: x.astype(np.complex64),
+    "real/complex<f16>": lambda z: z.real.astype(np.float16),
+    "abs/complex<f16>": lambda z: np.abs(z).astype(np.float16),
+    "complex/f16": lambda a, b: a.astype(np.float32) + 1j * b.astype(np.float32),
+    "round_to_halves": lambda z: [halves(z * 2.0**e) for e in (0, -14, -18, -24, 17)],
     "bitcast_1_to_i32/f32": lambda x: x.view(np.int32),
     "bitcast_4_to_f32/ui8": lambda x: x.view(np.float32)[:, 0],
     "bitcast_1_to_ui16/f32": lambda x: x.view(np.uint16).reshape(3, 1, 2),

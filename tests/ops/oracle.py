@@ -19,6 +19,7 @@ TOLERANCE = {
     torch.float32: {"rtol": 2e-5, "atol": 1e-5},
     torch.float64: {"rtol": 1e-7, "atol": 1e-7},
     torch.complex64: {"rtol": 2e-5, "atol": 1e-5},
+    torch.complex32: {"rtol": 4e-3, "atol": 1e-3},
 }
 
 

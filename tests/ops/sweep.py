@@ -49,6 +49,7 @@ TIES = {"kthvalue": 1, "topk": 1, "mode": 0, "sort": 0, "msort": 0, "argsort": 0
 # How much farther from what float64 gives than the CPU's result a result may be. Sums of many
 # terms, of which both have many roundings.
 AS_EXACT = 3
+TOLERANCE = {"bfloat16": 2e-2, "float16": 2e-3, "complex32": 2e-3, "float64": 1e-7}
 # Their statistics, all results but the first, stay float32 where all arguments are shorter, as on
 # CUDA.
 FLOAT32_STATISTICS = re.compile(r"^(_?native_(layer|batch)_norm|_batch_norm_with_update)")
@@ -182,11 +183,11 @@ def difference(p: Pair, values: dict[int, Any]) -> str:
             return f"{g.dtype}{list(g.shape)} instead of {w.dtype}{list(w.shape)}"
         if p.random:
             continue
+        tolerance = TOLERANCE.get(str(w.dtype).removeprefix("torch."), 1e-4)
         if w.is_floating_point() and w.itemsize == 1:  # nothing compares them
             w, g = w.float(), g.float()
-        tolerance = {torch.bfloat16: 2e-2, torch.float16: 2e-3, torch.float64: 1e-7}.get(
-            w.dtype, 1e-4
-        )
+        if w.dtype == torch.complex32:
+            w, g = w.to(torch.complex64), g.to(torch.complex64)
         try:
             torch.testing.assert_close(
                 g, w, rtol=tolerance, atol=tolerance, equal_nan=True, check_dtype=not wider

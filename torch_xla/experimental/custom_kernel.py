@@ -64,6 +64,7 @@ _ELEMENT = {
     torch.bfloat16: "bf16",
     torch.float32: "f32",
     torch.float64: "f64",
+    torch.complex32: "complex<f32>",  # as XLA holds it
     torch.complex64: "complex<f32>",
     torch.complex128: "complex<f64>",
 }
@@ -73,7 +74,10 @@ _OURS = "torch_xla."  # attributes that begin so are not the user's
 
 
 def tensor_type(tensor: Tensor) -> str:
-    """The tensor's type as StableHLO spells it, such as ``"tensor<2x3xf32>"``."""
+    """The tensor's type as StableHLO spells it, such as ``"tensor<2x3xf32>"``.
+
+    That of complex32 is complex64's, as which XLA holds it; results are rounded to halves.
+    """
     if tensor.dtype not in _ELEMENT:
         raise TypeError(f"XLA devices have no dtype {tensor.dtype}")
     return f"tensor<{''.join(f'{d}x' for d in tensor.shape)}{_ELEMENT[tensor.dtype]}>"
