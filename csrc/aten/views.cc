@@ -318,11 +318,11 @@ at::Tensor ViewAsReal(const at::Tensor& self) {
 
 at::Tensor ViewAsComplex(const at::Tensor& self) {
   Shape shape = ShapeOf(self);
-  TORCH_CHECK(shape.dtype == DType::kF32 || shape.dtype == DType::kF64 ||
-                  shape.dtype == DType::kF16,
-              "view_as_complex is only supported for half, float and double tensors, but got a "
-              "tensor of scalar type: ",
-              self.scalar_type());
+  TORCH_CHECK(
+      shape.dtype == DType::kF32 || shape.dtype == DType::kF64 || shape.dtype == DType::kF16,
+      "view_as_complex is only supported for half, float and double tensors, but got a "
+      "tensor of scalar type: ",
+      self.scalar_type());
   TORCH_CHECK(self.dim() != 0, "Input tensor must have one or more dimensions");
   TORCH_CHECK(shape.dims.back() == 2, "Tensor must have a last dimension of size 2");
   shape.dtype = ComplexOf(shape.dtype);

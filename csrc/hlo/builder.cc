@@ -257,8 +257,7 @@ Value Builder::EmitConstant(const Shape& shape, std::string_view literal) {
   AppendType(properties, shape);
   // Not inside regions: the bodies of reductions may not use what is outside. And not where the
   // text does not tell the type.
-  bool shared =
-      shape.rank() == 0 && scopes_.size() == 1 && Stored(shape.dtype) == shape.dtype;
+  bool shared = shape.rank() == 0 && scopes_.size() == 1 && Stored(shape.dtype) == shape.dtype;
   if (shared) {
     auto it = scalars_.find(properties);
     if (it != scalars_.end()) return Value(this, it->second);

@@ -21,8 +21,8 @@ inline Value Fit(Value x, const Shape& out) {
 // The same for an operand of a computation that x is in.
 inline Value FitTo(Value s, Value x) { return Fit(s, x.shape()); }
 
-// PyTorch computes formulas over float16 and bfloat16 in float32, those over complex32 in complex64,
-// and rounds once.
+// PyTorch computes formulas over float16 and bfloat16 in float32, those over complex32 in
+// complex64, and rounds once.
 constexpr DType Wide(DType t) {
   return t < DType::kF32 && IsFloat(t) ? DType::kF32 : t == DType::kC32 ? DType::kC64 : t;
 }
@@ -89,11 +89,15 @@ struct FloatUnary {
   }
 };
 
-// f(a, b) in the wide type of the result.
+// f(a, b) in the wide type of the result. In complex32 PyTorch takes numbers for the nearest
+// halves.
 template <auto kFn>
 Value LowerWide(const Shape& out, Value a, Value b) {
-  Shape wide = out.with(Wide(out.dtype));
-  return hlo::ConvertTo(kFn(Fit(a, wide), Fit(b, wide)), out.dtype);
+  auto fit = [&](Value x) {
+    if (out.dtype == DType::kC32) x = hlo::ConvertTo(x, out.dtype);
+    return Fit(x, out.with(Wide(out.dtype)));
+  };
+  return hlo::ConvertTo(kFn(fit(a), fit(b)), out.dtype);
 }
 
 // out = f(self, other), both promoted and broadcast.

@@ -31,6 +31,10 @@ void CheckNotBool(DType a, DType b) {
               "instead.");
 }
 
+// Sums of products PyTorch computes wide; in complex32 step by step, each rounded.
+DType StepType(DType t) { return t == DType::kC32 ? t : Wide(t); }
+Value Step(Value x) { return x.dtype() == DType::kC32 ? hlo::RoundToHalves(x) : x; }
+
 // out = self + alpha * other; the sum of bools is their disjunction.
 template <bool kSubtract>
 struct AddSub {
@@ -47,12 +51,12 @@ struct AddSub {
     return out;
   }
   static Value Lower(const Shape& out, Value self, Value other, Factor alpha) {
-    Shape wide = out.with(Wide(out.dtype));
+    Shape wide = out.with(StepType(out.dtype));
     Value a = Fit(self, wide);
     Value b = Fit(other, wide);
     if (out.dtype == DType::kBool)
       return hlo::Or(a, alpha.value ? hlo::And(b, Fit(*alpha.value, out)) : b);
-    b = alpha.Times(b);
+    if (alpha.value) b = Step(alpha.Times(b));
     return hlo::ConvertTo(kSubtract ? hlo::Sub(a, b) : hlo::Add(a, b), out.dtype);
   }
 };
@@ -143,10 +147,10 @@ struct Addc {
     return {t, Broadcast({self, t1, t2})};
   }
   static Value Lower(const Shape& out, Value self, Value t1, Value t2, Factor value) {
-    Shape wide = out.with(Wide(out.dtype));
-    Value a = value.Times(Fit(t1, wide));
+    Shape wide = out.with(StepType(out.dtype));
+    Value a = Step(value.Times(Fit(t1, wide)));
     Value b = Fit(t2, wide);
-    Value product = kDivide ? hlo::Div(a, b) : hlo::Mul(a, b);
+    Value product = Step(kDivide ? hlo::Div(a, b) : hlo::Mul(a, b));
     return hlo::ConvertTo(hlo::Add(Fit(self, wide), product), out.dtype);
   }
 };
