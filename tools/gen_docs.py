@@ -74,6 +74,7 @@ SHORT = {
     "bfloat16": "bf16",
     "bool": "bool",
     "complex64": "c64",
+    "complex32": "c32",
     "uint8": "u8",
     **{f"float{n}": f"f{n}" for n in (16, 32, 64)},
     **{f"int{n}": f"i{n}" for n in (32, 64)},

@@ -204,8 +204,9 @@ Value Fft(Value x, FftType type, const Dims& lengths) {
   HLO_CHECK(n >= 1 && n <= 3 && n <= x.dims().size(), op, "lengths ", ToString(lengths),
             " do not fit ", ToString(x.shape()));
   bool real_in = type == FftType::kRfft;
-  HLO_CHECK(real_in ? x.dtype() == DType::kF32 || x.dtype() == DType::kF64 : IsComplex(x.dtype()),
-            op, "is not defined for ", ToString(x.shape()));
+  const DType real = real_in ? x.dtype() : RealPart(x.dtype());
+  HLO_CHECK(real_in != IsComplex(x.dtype()) && (real == DType::kF32 || real == DType::kF64), op,
+            "is not defined for ", ToString(x.shape()));
   Shape out = x.shape();
   if (real_in) out.dtype = ComplexOf(x.dtype());
   if (type == FftType::kIrfft) out.dtype = RealPart(x.dtype());

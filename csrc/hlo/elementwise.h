@@ -47,10 +47,11 @@ Value Not(Value x);
 Value Popcnt(Value x);
 Value Clz(Value x);
 
-Value Real(Value x);                // complex[...] -> float[...]; a float is its own real part
-Value Imag(Value x);                // complex[...] -> float[...]
-Value IsFinite(Value x);            // float[...] -> bool[...]
-Value Complex(Value re, Value im);  // halves give C32
+Value Real(Value x);      // complex[...] -> float[...]; a float is its own real part
+Value Imag(Value x);      // complex[...] -> float[...]
+Value IsFinite(Value x);  // float[...] -> bool[...]
+// halves give C32
+Value Complex(Value re, Value im);
 
 enum class Direction { kEQ, kNE, kLT, kLE, kGT, kGE };
 // (T[...], T[...]) -> bool[...]. Floats compare by IEEE: NaN is unequal to everything.

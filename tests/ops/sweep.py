@@ -64,7 +64,7 @@ VARIANT_SAMPLES = 12  # of an entry, evenly chosen: each is called up to five ti
 MODES = ("forward", "backward", "errors", "variants")
 DTYPES = (
     "float64", "float32", "bfloat16", "float16", "float8_e4m3fn",
-    "int64", "int32", "uint8", "bool", "complex64",
+    "int64", "int32", "uint8", "bool", "complex64", "complex32",
 )  # fmt: skip
 # All of the sweep, which takes an hour.
 PASSES = (

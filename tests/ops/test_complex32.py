@@ -1,5 +1,7 @@
 """complex32, of which XLA has no type: held as complex<f32>, every part a half."""
 
+import copy
+
 import pytest
 import torch
 
@@ -222,6 +224,16 @@ def test_reads():
     assert repr(x).split() == repr(z).replace("dtype", "device='xla:0', dtype").split()
     assert complex(x[0]) == 1 + 2j and bool(x[0])
     assert torch.equal(x, x.clone()) and not torch.equal(x, x + 1)
+
+
+def test_saved(tmp_path):
+    z = complexes(5)
+    x = z.to(DEVICE)
+    torch.save({"x": x, "twice": copy.deepcopy(x)}, tmp_path / "file.pt")
+    back = torch.load(tmp_path / "file.pt")
+    assert_bits(back["x"], z)
+    assert_bits(back["twice"], z)
+    assert torch.equal(bits(torch.load(tmp_path / "file.pt", map_location="cpu")["x"]), bits(z))
 
 
 def test_draws():
