@@ -157,7 +157,7 @@ at::Tensor FromCpu(const at::Tensor& tensor, int device) {
   }
   at::Tensor dense = tensor.resolve_conj().resolve_neg().contiguous();
   Shape shape = ShapeOf(dense);
-  dense = dense.to(Held(dense.scalar_type()));
+  if (shape.dtype == DType::kC32) dense = dense.to(Held(at::kComplexHalf));
   return Wrap(lazy::FromHost(dense.const_data_ptr(), shape, device), shape);
 }
 

@@ -37,9 +37,14 @@ Sorted SortDim(Value x, int64_t dim, bool descending) {
 
 std::array<Shape, 2> WithIndices(const Shape& values) { return {values, values.with(DType::kS64)}; }
 
+void CheckOrdered(const char* name, const Arg& self) {  // PyTorch's words, blank and all
+  TORCH_CHECK(!IsComplex(self.dtype()), ' ', name, " does not support complex dtypes on CPU");
+}
+
 struct SortStable {
   static std::array<Shape, 2> Infer(const Arg& self, std::optional<bool>, int64_t dim, bool) {
     WrapDim(dim, self.rank());
+    CheckOrdered("Sort", self);
     return WithIndices(self.shape());
   }
   static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, std::optional<bool>,
@@ -54,6 +59,7 @@ struct TopK {
     dim = WrapDim(dim, self.rank());
     XLA_CHECK(k >= 0 && k <= (self.rank() == 0 ? 1 : self.dim(dim)), kInvalidArgument,
               "selected index k out of range");
+    CheckOrdered("topk", self);
     Dims out = self.dims();
     if (!out.empty()) out[At(dim)] = k;
     return WithIndices(self.shape().with(out));
@@ -124,6 +130,7 @@ struct KthValue {
     CheckNotEmpty("kthvalue()", self, dim);
     TORCH_CHECK(k >= 1 && k <= (self.rank() == 0 ? 1 : self.dim(dim)),
                 "kthvalue(): selected number k out of range for dimension ", dim);
+    CheckImplemented(!IsComplex(self.dtype()), "kthvalue_cpu", self.dtype());
     return WithIndices(self.shape().with(Reduced(self, dim, keepdim)));
   }
   static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, int64_t k,
@@ -161,6 +168,7 @@ struct MedianDim {
   static std::array<Shape, 2> Infer(const Arg& self, int64_t dim, bool keepdim) {
     dim = WrapDim(dim, self.rank());
     CheckNotEmpty(kIgnoreNan ? "nanmedian()" : "median()", self, dim);
+    CheckImplemented(!IsComplex(self.dtype()), "median_out", self.dtype());
     return WithIndices(self.shape().with(Reduced(self, dim, keepdim)));
   }
   static std::array<Value, 2> Lower(const std::vector<Shape>& out, Value self, int64_t dim, bool) {
@@ -171,7 +179,10 @@ struct MedianDim {
 
 template <bool kIgnoreNan>
 struct Median {
-  static Shape Infer(const Arg& self) { return self.shape().with(Dims{}); }
+  static Shape Infer(const Arg& self) {
+    CheckImplemented(!IsComplex(self.dtype()), "median_cpu", self.dtype());
+    return self.shape().with(Dims{});
+  }
   static Value Lower(const Shape& out, Value self) {
     if (self.shape().numel() == 0) {  // NaN; of integers the lowest number
       return IsFloat(out.dtype) ? hlo::Scalar(self.builder(), out.dtype, NAN)

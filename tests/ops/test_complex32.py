@@ -8,6 +8,7 @@ import torch
 import torch_xla
 from tests.ops.oracle import DEVICE, check, check_error, to_xla
 from torch_xla.debug import metrics
+from torch_xla.experimental.custom_kernel import stablehlo_op
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -144,6 +145,30 @@ def test_default_dtype():
         assert (torch.ones(2, dtype=torch.int64, device=DEVICE) * 1j).dtype == C32
     finally:
         torch.set_default_dtype(before)
+
+
+def test_numbers_that_do_not_fit():
+    z, mask, index = complexes(3), torch.tensor([True, False, True]), torch.tensor([0])
+    check_error(lambda z, mask: z.masked_fill(mask, 70000j), z, mask)
+    check_error(lambda z, index: z.index_fill(0, index, 70000.0), z, index)
+    check(lambda z: torch.nn.functional.pad(z, (1, 1), value=70000.0), z, grad=False)
+    check(lambda z: (z.clone().fill_(70000), z.to(C64).mul(1e6).to(C32)), z, grad=False)
+
+
+def test_a_users_kernel():
+    """It sees complex<f32>; its result is rounded."""
+    text = """func.func @main(%x: tensor<3xcomplex<f32>>) -> tensor<3xcomplex<f32>> {
+      %y = stablehlo.multiply %x, %x : tensor<3xcomplex<f32>>
+      return %y : tensor<3xcomplex<f32>>
+    }"""
+
+    def like(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x)
+
+    square = stablehlo_op("t_complex32::square", text, shapes=like)
+    z = complexes(3)
+    assert_bits(square(z.to(DEVICE)), z * z)
+    assert_bits(square(z.to(DEVICE, C64)).to(C32), z * z)
 
 
 def test_creation():

@@ -340,6 +340,15 @@ ERRORS = {
     "topk_range": lambda x, i: x.topk(9),
     "sort_dim": lambda x, i: x.sort(3),
     "kthvalue_range": lambda x, i: x.kthvalue(9),
+    **{
+        f"{fn.__name__}_complex": lambda x, i, fn=fn, k=k: fn(x.to(torch.complex64), *k)
+        for fn, k in {
+            torch.sort: (),
+            torch.topk: (1,),
+            torch.kthvalue: (1,),
+            torch.median: (),
+        }.items()
+    },
     "one_hot_type": lambda x, i: F.one_hot(x),
     "embedding_type": lambda x, i: F.embedding(i, i),
 }
