@@ -109,9 +109,10 @@ CASES |= {
     )
     for kind, (dtype, v) in UNFIT.items()
     for how, put in INTO.items()
-    # The others promote, or have no such kernel.
-    if how in ("full", "new_full", "full_like", "fill_", "assignment")
+    # The others promote, have no such kernel, or round.
+    if how in ("full", "new_full", "full_like", "fill_")
     or (dtype in (torch.float32, torch.bfloat16) and not isinstance(v, complex))
+    if how != "assignment" or dtype.itemsize > 2
 }
 
 
@@ -130,6 +131,19 @@ def error_on(device, case) -> tuple[type, str] | None:
     except Exception as e:
         return type(e), str(e).replace("xla:0", "cpu")[:40]
     return None
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+def test_a_single_half_is_rounded(device, dtype):
+    """As the CPU has it: only tensors of one dimension or more refuse the number."""
+
+    def put(d):
+        x = torch.zeros(2, device=d).to(dtype)
+        x[0] = 1e6
+        return x, torch.full((), 1e6, dtype=dtype, device=d), x[1].clone().fill_(-1e6)
+
+    for ours, theirs in zip(put(device), put("cpu"), strict=True):
+        assert_same(ours.float(), theirs.float())
 
 
 @pytest.mark.parametrize("transposed", [False, True])

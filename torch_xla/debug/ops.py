@@ -45,7 +45,7 @@ _REASONS = (
     ),
     (
         "fallback",
-        r"_spdiags|_validate_compressed.*|.*_convert_indices.*",
+        r"_spdiags|sspaddmm|_validate_compressed.*|.*_convert_indices.*",
         "PyTorch has it for CPUs, or makes and checks sparse tensors with it",
     ),
     ("fallback", r"linalg_lstsq", "the shape of the residuals depends on the rank that is found"),
