@@ -20,10 +20,10 @@ TIMEOUT_S = 600
 def run(script: Path, before: str) -> bool:
     command = [sys.executable, str(script)]
     if before:
-        code = f"import runpy, torch, torch_xla\n{before}\nrunpy.run_path({str(script)!r}, {{}}, '__main__')"
-        command[1:] = ["-c", code]
+        start = f"runpy.run_path({str(script)!r}, {{}}, '__main__')"
+        command[1:] = ["-c", f"import runpy, torch, torch_xla\n{before}\n{start}"]
     env = {"PJRT_DEVICE": "CPU", **os.environ}
-    start = time.monotonic()
+    began = time.monotonic()
     try:
         done = subprocess.run(
             command,
@@ -42,7 +42,7 @@ def run(script: Path, before: str) -> bool:
             verdict += "\n" + "\n".join(done.stderr.splitlines()[-20:])
     except subprocess.TimeoutExpired:
         verdict = f"FAIL over {TIMEOUT_S} s"
-    print(f"{script.stem} ({time.monotonic() - start:.1f} s): {verdict}", flush=True)
+    print(f"{script.stem} ({time.monotonic() - began:.1f} s): {verdict}", flush=True)
     return verdict.startswith("PASS")
 
 

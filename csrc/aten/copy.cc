@@ -125,7 +125,8 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
   for (at::Tensor& t : out) {
     if (!IsXla(t)) {
       if (OnXla(t) && IsSparse(t)) {
-        t = MapSparse(t, t.options().device(at::kCPU), [](const at::Tensor& member) { return ToCpu(member); });
+        t = MapSparse(t, t.options().device(at::kCPU),
+                      [](const at::Tensor& member) { return ToCpu(member); });
       }
       continue;
     }

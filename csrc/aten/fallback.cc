@@ -112,7 +112,7 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   int device = CurrentDevice();
   for (const at::Tensor& t : tensors) {
     if (OnXla(t)) {
-      device = t.get_device();
+      device = DeviceOf(t.device());
       break;
     }
   }

@@ -29,8 +29,8 @@ class CompressedImpl final : public at::SparseCsrTensorImpl {
     device_opt_ = device;
   }
 
-  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(
-      const c10::VariableVersion& version, bool allow_change) const override {
+  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                              bool allow_change) const override {
     return Copy(version, allow_change);
   }
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
@@ -42,7 +42,8 @@ class CompressedImpl final : public at::SparseCsrTensorImpl {
   template <typename Version>
   c10::intrusive_ptr<c10::TensorImpl> Copy(Version&& version, bool allow_change) const {
     auto impl = c10::make_intrusive<CompressedImpl>(device(), layout_impl(), dtype());
-    TensorImpl::copy_tensor_metadata(this, impl.get(), std::forward<Version>(version), allow_change);
+    TensorImpl::copy_tensor_metadata(this, impl.get(), std::forward<Version>(version),
+                                     allow_change);
     impl->crow_indices_ = crow_indices_;
     impl->col_indices_ = col_indices_;
     impl->values_ = values_;
@@ -73,8 +74,8 @@ constexpr std::string_view kCooOnHost[] = {
 // Most kernels for compressed tensors make their results with a constructor that knows PyTorch's
 // own devices only. Not these:
 constexpr std::string_view kCompressedOnMembers[] = {
-    "_nnz",      "_to_dense", "ccol_indices", "col_indices", "crow_indices", "dense_dim",
-    "mm",        "mm.out",    "row_indices",  "sparse_dim",  "sum",          "values",
+    "_nnz", "_to_dense", "ccol_indices", "col_indices", "crow_indices", "dense_dim",
+    "mm",   "mm.out",    "row_indices",  "sparse_dim",  "sum",          "values",
 };
 // Composites that call that constructor, or read from the indices the size that is not given.
 constexpr std::string_view kCompressedComposites[] = {

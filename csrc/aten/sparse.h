@@ -11,7 +11,8 @@
 namespace torch_xla {
 
 inline bool IsSparse(const at::TensorBase& t) {
-  return t.defined() && t.unsafeGetTensorImpl()->key_set().has_any(c10::sparse_ks | c10::sparse_csr_ks);
+  return t.defined() &&
+         t.unsafeGetTensorImpl()->key_set().has_any(c10::sparse_ks | c10::sparse_csr_ks);
 }
 
 // A CSR, CSC, BSR or BSC tensor on the device of its members.

@@ -26,7 +26,7 @@ at::Tensor Bincount(const at::Tensor& self, const std::optional<at::Tensor>& wei
   int64_t least = minlength.guard_int(__FILE__, __LINE__);
   auto on_host = [&] {
     return OnHost<at::_ops::bincount>(
-        {self, weights ? c10::IValue(*weights) : c10::IValue(), least})[0]
+               {self, weights ? c10::IValue(*weights) : c10::IValue(), least})[0]
         .toTensor();
   };
   if (least == 0) return on_host();

@@ -1,10 +1,12 @@
 // Sparse tensors: what PyTorch has for CPUs only and is worth recording. The rest of their
 // operators are PyTorch's own kernels over indices and values, or the fallback (aten/sparse.cc).
+#include "aten/sparse.h"
+
 #include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/SparseCsrTensorUtils.h>
-#include <ATen/ops/_convert_indices_from_csr_to_coo_ops.h>
 #include <ATen/ops/_coalesce_ops.h>
+#include <ATen/ops/_convert_indices_from_csr_to_coo_ops.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
 #include <ATen/ops/_sparse_mm_reduce_impl_backward_ops.h>
@@ -37,13 +39,10 @@
 #include "aten/host_copy.h"
 #include "aten/ops_util.h"
 #include "aten/record.h"
-#include "aten/sparse.h"
 #include "ops/common.h"
 
 namespace torch_xla::ops {
 namespace {
-
-using c10::IValue;
 
 bool IsDense(const at::Tensor& t) { return IsXla(t); }
 bool IsCoo(const at::Tensor& t) { return OnXla(t) && t.layout() == at::kSparse; }
@@ -115,9 +114,7 @@ at::Tensor& OutOnHost(at::Tensor& out, torch::jit::Stack arguments) {
   return out;
 }
 
-at::Tensor Scaled(const at::Tensor& t, const at::Scalar& by) {
-  return by.equal(1) ? t : t.mul(by);
-}
+at::Tensor Scaled(const at::Tensor& t, const at::Scalar& by) { return by.equal(1) ? t : t.mul(by); }
 
 at::Tensor& Put(at::Tensor& out, const at::Tensor& result) {
   at::Tensor cast = result.to(out.scalar_type());
@@ -242,9 +239,8 @@ at::Tensor& AddMMOut(const at::Tensor& self, const at::Tensor& mat1, const at::T
   if (!fits) {
     return OutOnHost<at::_ops::addmm_out>(out, {self, mat1, mat2, beta, alpha, out});
   }
-  at::Tensor product =
-      left ? Product(mat1.size(0), ElementsOf(mat1), mat2)
-           : Product(mat2.size(1), ElementsOf(mat2).Transposed(), mat1.t()).t();
+  at::Tensor product = left ? Product(mat1.size(0), ElementsOf(mat1), mat2)
+                            : Product(mat2.size(1), ElementsOf(mat2).Transposed(), mat1.t()).t();
   product = Scaled(product, alpha);
   // As BLAS has it: what beta = 0 multiplies is not read, NaN or not.
   return Put(out, beta.equal(0) ? product : product.add(Scaled(self, beta)));
@@ -271,17 +267,16 @@ at::Tensor& AddMM_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& m
 at::Tensor SampledAddMM(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                         const at::Scalar& beta, const at::Scalar& alpha) {
   bool fits = IsMatrixOfElements(self) && self.layout() == at::kSparseCsr && IsDense(mat1) &&
-              IsDense(mat2) && mat1.dim() == 2 && mat2.dim() == 2 &&
-              mat1.size(1) == mat2.size(0) && mat1.size(0) == self.size(0) &&
-              mat2.size(1) == self.size(1) && mat1.scalar_type() == self.scalar_type() &&
+              IsDense(mat2) && mat1.dim() == 2 && mat2.dim() == 2 && mat1.size(1) == mat2.size(0) &&
+              mat1.size(0) == self.size(0) && mat2.size(1) == self.size(1) &&
+              mat1.scalar_type() == self.scalar_type() &&
               mat2.scalar_type() == self.scalar_type() &&
               (self.scalar_type() == at::kFloat || self.scalar_type() == at::kDouble);
   if (!fits) {
     return OnHost<at::_ops::sparse_sampled_addmm>({self, mat1, mat2, beta, alpha})[0].toTensor();
   }
   Elements e = ElementsOf(self);
-  at::Tensor products =
-      mat1.index_select(0, e.row).mul(mat2.t().index_select(0, e.column)).sum(1);
+  at::Tensor products = mat1.index_select(0, e.row).mul(mat2.t().index_select(0, e.column)).sum(1);
   at::Tensor values = Scaled(products, alpha);
   if (!beta.equal(0)) values = values.add(Scaled(e.value, beta));
   return MakeCompressed(self.crow_indices(), self.col_indices(), values, self.sizes(),
@@ -329,13 +324,11 @@ std::tuple<at::Tensor, at::Tensor> MMReduce(const at::Tensor& self, const at::Te
 
 std::tuple<at::Tensor, at::Tensor> MMReduceBackward(const at::Tensor& self, const at::Tensor& grad,
                                                     const at::Tensor& other,
-                                                    c10::string_view reduce,
-                                                    const at::Tensor& from,
+                                                    c10::string_view reduce, const at::Tensor& from,
                                                     std::array<bool, 2> mask) {
   if (!ReducesHere(self, other, reduce)) {
     auto both = OnHost<at::_ops::_sparse_mm_reduce_impl_backward>(
-        {self, grad, other, std::string(reduce), from,
-         c10::List<bool>({mask[0], mask[1]})});
+        {self, grad, other, std::string(reduce), from, c10::List<bool>({mask[0], mask[1]})});
     return {both[0].toTensor(), both[1].toTensor()};
   }
   Elements e = ElementsOf(self);
@@ -461,7 +454,7 @@ at::Tensor ToCopyCompressed(const at::Tensor& self, std::optional<at::ScalarType
     return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
   }
   at::TensorOptions options = self.options().device(to);
-  if (dtype.has_value()) options = options.dtype(*dtype);
+  if (dtype.has_value()) options = options.dtype(dtype);
   return MapSparse(self, options, [&](const at::Tensor& t) { return t.to(to, t.scalar_type()); });
 }
 

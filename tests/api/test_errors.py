@@ -98,7 +98,9 @@ INTO = {
     "fill_": lambda x, v: x.fill_(v),
     "assignment": lambda x, v: x.__setitem__(0, v),
     "masked_fill": lambda x, v: x.masked_fill(x == 0, v),
-    "index_fill": lambda x, v: x.index_fill(0, torch.zeros(1, dtype=torch.int64, device=x.device), v),
+    "index_fill": lambda x, v: x.index_fill(
+        0, torch.zeros(1, dtype=torch.int64, device=x.device), v
+    ),
     "pad": lambda x, v: F.pad(x, (1, 1), value=v),
     "clamp": lambda x, v: x.clamp(max=v),
     "scatter": lambda x, v: x.scatter(0, torch.zeros(1, dtype=torch.int64, device=x.device), v),

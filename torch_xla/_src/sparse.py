@@ -1,4 +1,4 @@
-"""What torch asks its own devices' names for, of sparse xla tensors: `Tensor.new`, `Tensor.type`."""
+"""`Tensor.new` and `Tensor.type` of sparse xla tensors, for which torch knows no names."""
 
 import functools
 from typing import Any
@@ -9,7 +9,7 @@ import torch
 def wrap() -> None:
     """Gives the two methods an answer where torch knows no name."""
     torch.Tensor.new = _new(torch.Tensor.new)  # type: ignore[method-assign]
-    torch.Tensor.type = _type(torch.Tensor.type)  # type: ignore[method-assign,assignment]
+    torch.Tensor.type = _type(torch.Tensor.type)  # type: ignore[method-assign]
 
 
 def _unnamed(t: torch.Tensor) -> bool:
