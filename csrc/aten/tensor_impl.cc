@@ -76,8 +76,8 @@ XLATensorImpl& ImplOf(const at::TensorBase& t) {
   TORCH_CHECK(t.defined(), "expected a tensor, got None");
   c10::TensorImpl& impl = *t.unsafeGetTensorImpl();
   TORCH_CHECK(typeid(impl) == typeid(XLATensorImpl),
-              "expected a tensor on an XLA device, got one on ", t.device(), " (",
-              c10::toString(t.key_set()), ")");
+              "expected a dense tensor on an XLA device, got a ", t.layout(), " one on ",
+              t.device(), " (", c10::toString(t.key_set()), ")");
   return static_cast<XLATensorImpl&>(impl);
 }
 

@@ -12,6 +12,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.parallel_loader as pl
 
 from .oracle import DEVICE, TOLERANCE, host_runs
 
@@ -484,16 +486,28 @@ def test_members_share_memory():
     same(write)
 
 
-def test_moves_and_copies():
+def test_moves_and_copies(tmp_path):
     for make in (uncoalesced, hybrid, *(lambda d, at=at: compressed(at, d) for at in LAYOUTS)):
         t = make(DEVICE)
         buffer = io.BytesIO()
         torch.save(t, buffer)
         buffer.seek(0)
-        for other in (copy.copy(t), copy.deepcopy(t), torch.load(buffer), t.cpu().to(DEVICE)):
+        xm.save({"t": t}, path := tmp_path / "t.pt")
+        saved = torch.load(path)["t"]
+        assert saved.device.type == "cpu"
+        others = [copy.copy(t), copy.deepcopy(t), torch.load(buffer), t.cpu().to(DEVICE)]
+        (loaded,) = pl.MpDeviceLoader([saved], DEVICE)
+        for other in (*others, saved.to(DEVICE), loaded):
             same(lambda d, other=other, make=make: other if d.type == "xla" else make(d))
         assert "xla" in repr(t) and t.is_sparse == (t.layout == torch.sparse_coo)
         assert t.detach().layout == t.layout and t.type().startswith("torch.xla.sparse.")
+
+
+def test_what_takes_dense_tensors_says_so():
+    with pytest.raises(
+        RuntimeError, match="expected a dense tensor on an XLA device, got a Sparse"
+    ):
+        torch_xla._XLAC._xla_get_tensor_id(uncoalesced(DEVICE))
 
 
 ERRORS = {
