@@ -125,8 +125,7 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
   for (at::Tensor& t : out) {
     if (!IsXla(t)) {
       if (OnXla(t) && IsSparse(t)) {
-        t = MapSparse(t, t.options().device(at::kCPU),
-                      [](const at::Tensor& member) { return ToCpu(member); });
+        t = MapSparse(t, at::kCPU, [](const at::Tensor& member) { return ToCpu(member); });
       }
       continue;
     }
@@ -153,8 +152,7 @@ at::Tensor ToCpu(const at::Tensor& tensor) { return ToCpu(at::TensorList(tensor)
 at::Tensor FromCpu(const at::Tensor& tensor, int device) {
   if (IsSparse(tensor)) {
     c10::Device to(c10::kXLA, static_cast<c10::DeviceIndex>(device));
-    return MapSparse(tensor, tensor.options().device(to),
-                     [&](const at::Tensor& t) { return FromCpu(t, device); });
+    return MapSparse(tensor, to, [&](const at::Tensor& t) { return FromCpu(t, device); });
   }
   at::Tensor dense = tensor.resolve_conj().resolve_neg().contiguous();
   Shape shape = ShapeOf(dense);

@@ -48,8 +48,8 @@ std::string ToString(std::span<const Shape> shapes) {
 }
 
 // As a module has them.
-std::vector<Shape> Stored(std::vector<Shape> shapes) {
-  for (Shape& s : shapes) s.dtype = torch_xla::Stored(s.dtype);
+std::vector<Shape> AsStored(std::vector<Shape> shapes) {
+  for (Shape& s : shapes) s.dtype = Stored(s.dtype);
   return shapes;
 }
 
@@ -233,7 +233,7 @@ void CustomKernel::CheckSignature() {
   } catch (const Error& e) {
     Throw(Code::kInvalidArgument, op_->name(), ": its StableHLO is refused: ", e.what());
   }
-  XLA_CHECK(given == Stored(results_), kInvalidArgument, op_->name(), ": its StableHLO gives ",
+  XLA_CHECK(given == AsStored(results_), kInvalidArgument, op_->name(), ": its StableHLO gives ",
             ToString(given), ", its declared results are ", ToString(results_));
 }
 
@@ -280,8 +280,8 @@ std::vector<at::Tensor> CustomKernel::Record(at::TensorList tensors) const {
   if (!ffi_) {
     std::vector<Shape> given;
     for (size_t i = 0; i < r.num_operands(); ++i) given.push_back(r.arg(i).shape());
-    XLA_CHECK(Stored(given) == parameters_, kInvalidArgument, op_->name(), ": its StableHLO takes ",
-              ToString(parameters_), ", not ", ToString(given));
+    XLA_CHECK(AsStored(given) == parameters_, kInvalidArgument, op_->name(),
+              ": its StableHLO takes ", ToString(parameters_), ", not ", ToString(given));
   }
   r.Word(static_cast<int64_t>(hash_.lo));
   r.Word(static_cast<int64_t>(hash_.hi));

@@ -1,7 +1,6 @@
 #include "aten/fallback.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
@@ -116,6 +115,11 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
       break;
     }
   }
+  for (const at::Tensor& t : tensors) {
+    if (OnXla(t) && DeviceOf(t.device()) != device) {
+      RaiseDeviceMismatch(t.device(), c10::Device(c10::kXLA, static_cast<int8_t>(device)));
+    }
+  }
   // Torch chooses some kernels, such as a convolution's, by the first tensor: then it is that one's
   // device that is wrong. Later ones may be on the CPU where an operator says so (lengths,
   // indices).
@@ -130,20 +134,13 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   }
   CounterOf(op)->Add();
   std::vector<at::Tensor> host = ToCpu(tensors);
-  // Some kernels keep more for a backward when they see that there will be one.
-  for (size_t i = 0; i < host.size(); ++i) {
-    if (OnXla(tensors[i]) && tensors[i].requires_grad()) host[i].set_requires_grad(true);
-  }
   std::vector<IValue> given = args;
   GiveGenerators(schema, given, device);
   torch::jit::Stack inner;
   const at::Tensor* next = host.data();
   for (const IValue& v : given) inner.push_back(Replace(v, next, device));
   std::vector<IValue> host_args(inner.begin(), inner.end());
-  {
-    at::AutoDispatchBelowADInplaceOrView recorded_above;
-    op.callBoxed(inner);
-  }
+  op.callBoxed(inner);
 
   // What was written on the host goes back; results that are arguments stay the caller's objects.
   for (size_t i = 0; i < n; ++i) {

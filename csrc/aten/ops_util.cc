@@ -107,10 +107,10 @@ void CheckFits(const at::Scalar& value, DType to) {
 }
 
 ir::Value Full(const Shape& shape, const at::Scalar& value) {
-  // PyTorch's kernel rounds a single half, and checks those of a tensor; complex halves it treats
-  // the other way round.
+  // PyTorch's kernel rounds a half that stands alone, and checks more of them; complex halves it
+  // treats the other way round.
   bool half = ByteSize(shape.dtype) <= 2 && IsFloat(shape.dtype);
-  bool rounds = shape.dims.empty() ? half : shape.dtype == DType::kC32;
+  bool rounds = shape.numel() == 1 ? half : shape.dtype == DType::kC32;
   if (!rounds) CheckFits(value, shape.dtype);
   static const ir::OpDef op("aten::full", LowerFull);
   record::Recording r(op);

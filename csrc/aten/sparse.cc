@@ -6,9 +6,12 @@
 #include <ATen/native/SparseTensorUtils.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include "aten/fallback.h"
+#include "aten/ops_util.h"
+#include "aten/tensor_impl.h"
 
 namespace torch_xla {
 namespace {
@@ -100,9 +103,22 @@ Route RouteOf(const c10::OperatorHandle& op, const std::string& form, DispatchKe
   return std::ranges::count(kCompressedOnMembers, form) > 0 ? Route::kComposite : Route::kFallback;
 }
 
-// PyTorch's kernel for sparse CPU tensors, on ours.
+// PyTorch's kernel for sparse CPU tensors, on ours. A COO tensor is made on the current device.
 template <DispatchKey kCpu>
 void RunTorchs(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  c10::OptionalDeviceGuard guard;
+  for (const c10::IValue& v : torch::jit::last(*stack, op.schema().arguments().size())) {
+    if (v.isTensor() && OnXla(v.toTensor()) && !guard.current_device()) {
+      guard.reset_device(v.toTensor().device());
+    } else if (v.isTensorList() && !guard.current_device()) {
+      for (const at::Tensor& t : v.toTensorVector()) {
+        if (OnXla(t)) guard.reset_device(t.device());
+      }
+    } else if (v.isDevice() && v.toDevice().is_xla()) {
+      guard.reset_device({c10::kXLA, static_cast<int8_t>(DeviceOf(v.toDevice()))});
+      break;
+    }
+  }
   op.redispatchBoxed(c10::DispatchKeySet(kCpu), stack);
 }
 
@@ -150,18 +166,26 @@ at::Tensor MakeCompressed(const at::Tensor& compressed, const at::Tensor& plain,
   return at::Tensor(std::move(impl));
 }
 
-at::Tensor MapSparse(const at::Tensor& t, const at::TensorOptions& options,
+at::Tensor MapSparse(const at::Tensor& t, c10::Device device,
                      const std::function<at::Tensor(const at::Tensor&)>& move) {
-  auto type = c10::typeMetaToScalarType(options.dtype());
+  at::TensorOptions options = t.options().device(device);
   if (t.layout() == at::kSparse) {
-    return at::_sparse_coo_tensor_with_dims_and_tensors(
-        t.sparse_dim(), t.dense_dim(), t.sizes(), move(t._indices()), move(t._values()).to(type),
-        options, t.is_coalesced());
+    return at::_sparse_coo_tensor_with_dims_and_tensors(t.sparse_dim(), t.dense_dim(), t.sizes(),
+                                                        move(t._indices()), move(t._values()),
+                                                        options, t.is_coalesced());
   }
   auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(t);
-  return at::_sparse_compressed_tensor_unsafe(move(compressed), move(plain),
-                                              move(t.values()).to(type), t.sizes(), options);
+  return at::_sparse_compressed_tensor_unsafe(move(compressed), move(plain), move(t.values()),
+                                              t.sizes(), options);
 }
+
+namespace {
+
+bool Alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+}
+
+}  // namespace
 
 void TakeSparse(const at::Tensor& self, const at::Tensor& from) {
   if (self.layout() == at::kSparse) {
@@ -171,9 +195,19 @@ void TakeSparse(const at::Tensor& self, const at::Tensor& from) {
     impl->set_coalesced(from.is_coalesced());
     return;
   }
-  auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(from);
-  at::sparse_csr::get_sparse_csr_impl(self)->set_member_tensors(compressed, plain, from.values(),
-                                                                from.sizes());
+  // As PyTorch's kernels do: a COO tensor gets new members; those of a compressed one are written
+  // if they fit, and views and detached tensors see it.
+  auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(self);
+  auto [new_compressed, new_plain] = at::sparse_csr::getCompressedPlainIndices(from);
+  if (self.sizes() == from.sizes() && Alike(compressed, new_compressed) &&
+      Alike(plain, new_plain) && Alike(self.values(), from.values())) {
+    compressed.copy_(new_compressed);
+    plain.copy_(new_plain);
+    self.values().copy_(from.values());
+    return;
+  }
+  at::sparse_csr::get_sparse_csr_impl(self)->set_member_tensors(new_compressed, new_plain,
+                                                                from.values(), from.sizes());
 }
 
 void InstallSparse() {

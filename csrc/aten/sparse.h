@@ -18,9 +18,8 @@ inline bool IsSparse(const at::TensorBase& t) {
 // A CSR, CSC, BSR or BSC tensor on the device of its members.
 at::Tensor MakeCompressed(const at::Tensor& compressed, const at::Tensor& plain,
                           const at::Tensor& values, at::IntArrayRef size, at::Layout layout);
-// A tensor of the same sparse layout and the options' device and dtype, each member moved there by
-// `move`.
-at::Tensor MapSparse(const at::Tensor& tensor, const at::TensorOptions& options,
+// The tensor, of any sparse layout, with each of its members moved by `move` to the device.
+at::Tensor MapSparse(const at::Tensor& tensor, c10::Device device,
                      const std::function<at::Tensor(const at::Tensor&)>& move);
 // `self` takes sizes, indices and values of another tensor of its layout and device.
 void TakeSparse(const at::Tensor& self, const at::Tensor& from);

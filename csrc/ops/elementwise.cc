@@ -46,7 +46,7 @@ struct AddSub {
                 "For non-complex input tensors, argument alpha must not be a complex number.");
     TORCH_CHECK(!alpha.isBoolean() || out.dtype == DType::kBool,
                 "Boolean alpha only supported for Boolean results.");
-    if (IsInt(out.dtype)) CheckFits(alpha, out.dtype);
+    if (IsInt(out.dtype) || out.dtype == DType::kC32) CheckFits(alpha, out.dtype);
     if (kSubtract) CheckNotBool(self.dtype(), other.dtype());
     return out;
   }
@@ -143,7 +143,7 @@ struct Addc {
                 "(input + value * tensor1 / tensor2), for all dtypes.");
     DType t = Promote({self, t1, t2});
     CheckImplemented(t != DType::kBool, kDivide ? "addcdiv_cpu_out" : "addcmul_cpu_out", t);
-    if (IsInt(t)) CheckFits(value, t);
+    if (IsInt(t) || t == DType::kC32) CheckFits(value, t);
     return {t, Broadcast({self, t1, t2})};
   }
   static Value Lower(const Shape& out, Value self, Value t1, Value t2, Factor value) {

@@ -6,6 +6,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/ops/_coalesce_ops.h>
+#include <ATen/ops/_convert_indices_from_coo_to_csr_ops.h>
 #include <ATen/ops/_convert_indices_from_csr_to_coo_ops.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
@@ -107,6 +108,15 @@ at::Tensor Coalesce(const at::Tensor& self) {
   return Coo(self, indices, SumRows(places.size(0), index, values), true);
 }
 
+// `like` with other values. Indices are copies, as PyTorch makes them: either may be written.
+at::Tensor WithValues(const at::Tensor& like, const at::Tensor& values) {
+  if (like.layout() == at::kSparse) {
+    return Coo(like, like._indices().clone(), values, like.is_coalesced());
+  }
+  auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(like);
+  return MakeCompressed(compressed.clone(), plain.clone(), values, like.sizes(), like.layout());
+}
+
 // What a kernel leaves to the CPU's: unusual operands, and wrong ones, which raise in its words.
 template <typename AtOp>
 at::Tensor& OutOnHost(at::Tensor& out, torch::jit::Stack arguments) {
@@ -133,12 +143,13 @@ at::Tensor& AddOut(const at::Tensor& self, const at::Tensor& other, const at::Sc
   bool fits = OnXla(self) && IsCoo(other) && self.sizes() == other.sizes() &&
               c10::canCast(common, out.scalar_type()) && OnXla(out) &&
               out.layout() == self.layout();
+  if (fits) CheckFits(alpha, ToDType(common));
   if (fits && IsDense(self)) {
     at::Tensor values = Scaled(other._values().to(common), alpha);
     at::Tensor sum = Flat(self.to(common), other).index_add(0, Places(other), values);
     return Put(out, sum.reshape(self.sizes()));
   }
-  if (fits && IsCoo(self) && self.sparse_dim() == other.sparse_dim()) {
+  if (fits && IsCoo(self) && self.sparse_dim() == other.sparse_dim() && common != at::kBool) {
     at::Tensor indices = at::cat({self._indices(), other._indices()}, 1);
     at::Tensor values =
         at::cat({self._values().to(common), Scaled(other._values().to(common), alpha)}, 0);
@@ -155,12 +166,13 @@ at::Tensor& MulOut(const at::Tensor& self, const at::Tensor& other, at::Tensor& 
   const at::Tensor& by = IsCoo(self) ? other : self;
   at::ScalarType common = at::result_type(self, other);
   bool number = by.layout() == at::kStrided && by.dim() == 0 && coo.dim() > 0;
-  bool fits = IsCoo(coo) && IsCoo(out) && c10::canCast(common, out.scalar_type()) &&
-              (number || (IsDense(by) && by.sizes() == coo.sizes()));
+  bool fits = IsCoo(coo) && IsCoo(out) && (number || (IsDense(by) && by.sizes() == coo.sizes()));
+  TORCH_CHECK(c10::canCast(common, out.scalar_type()), "result type ", common,
+              " can't be cast to the desired output type ", out.scalar_type());
   if (!fits) return OutOnHost<at::_ops::mul_out>(out, {self, other, out});
   at::Tensor factor = number ? by : Flat(by, coo).index_select(0, Places(coo));
   at::Tensor values = coo._values().to(common).mul(factor.to(common));
-  return Put(out, Coo(coo, coo._indices().clone(), values, coo.is_coalesced()));
+  return Put(out, WithValues(coo, values));
 }
 
 // ---- Matrices as lists of elements.
@@ -197,9 +209,7 @@ at::Tensor SparseMask(const at::Tensor& self, const at::Tensor& mask) {
       self.sizes() == mask.sizes()) {
     Elements e = ElementsOf(mask);
     at::Tensor places = e.row.to(at::kLong).mul(self.size(1)).add(e.column);
-    auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(mask);
-    return MakeCompressed(compressed, plain, self.reshape(-1).index_select(0, places), self.sizes(),
-                          mask.layout());
+    return WithValues(mask, self.reshape(-1).index_select(0, places));
   }
   if (IsDense(self) && IsCoo(mask)) return at::native::sparse_mask(self, mask);
   bool fits = IsCoo(self) && IsCoo(mask) && self.sizes() == mask.sizes() &&
@@ -217,7 +227,7 @@ at::Tensor SparseMask(const at::Tensor& self, const at::Tensor& mask) {
     sizes[0] = mask._nnz();
     values = all._values().index_select(0, at).masked_fill(missing.view(sizes), 0);
   }
-  return Coo(mask, mask._indices().clone(), values, mask.is_coalesced());
+  return WithValues(mask, values);
 }
 
 // [rows, n]: a sparse matrix of so many rows times a dense one.
@@ -239,6 +249,8 @@ at::Tensor& AddMMOut(const at::Tensor& self, const at::Tensor& mat1, const at::T
   if (!fits) {
     return OutOnHost<at::_ops::addmm_out>(out, {self, mat1, mat2, beta, alpha, out});
   }
+  CheckFits(alpha, ToDType(type));
+  CheckFits(beta, ToDType(type));
   at::Tensor product = left ? Product(mat1.size(0), ElementsOf(mat1), mat2)
                             : Product(mat2.size(1), ElementsOf(mat2).Transposed(), mat1.t()).t();
   product = Scaled(product, alpha);
@@ -257,9 +269,9 @@ at::Tensor AddMM(const at::Tensor& self, const at::Tensor& mat1, const at::Tenso
 
 at::Tensor& AddMM_(at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
                    const at::Scalar& beta, const at::Scalar& alpha) {
-  if (IsSparse(self)) {
-    return OutOnHost<at::_ops::addmm_>(self, {self, mat1, mat2, beta, alpha});
-  }
+  bool whole = !IsSparse(self) && mat1.dim() == 2 && mat2.dim() == 2 &&
+               self.sizes() == at::IntArrayRef({mat1.size(0), mat2.size(1)});
+  if (!whole) return OutOnHost<at::_ops::addmm_>(self, {self, mat1, mat2, beta, alpha});
   return AddMMOut(self, mat1, mat2, beta, alpha, self);
 }
 
@@ -275,12 +287,13 @@ at::Tensor SampledAddMM(const at::Tensor& self, const at::Tensor& mat1, const at
   if (!fits) {
     return OnHost<at::_ops::sparse_sampled_addmm>({self, mat1, mat2, beta, alpha})[0].toTensor();
   }
+  CheckFits(alpha, ToDType(self.scalar_type()));
+  CheckFits(beta, ToDType(self.scalar_type()));
   Elements e = ElementsOf(self);
   at::Tensor products = mat1.index_select(0, e.row).mul(mat2.t().index_select(0, e.column)).sum(1);
   at::Tensor values = Scaled(products, alpha);
   if (!beta.equal(0)) values = values.add(Scaled(e.value, beta));
-  return MakeCompressed(self.crow_indices(), self.col_indices(), values, self.sizes(),
-                        self.layout());
+  return WithValues(self, values);
 }
 
 // ---- torch.sparse.mm(csr, dense, reduce): rows of products, reduced.
@@ -297,7 +310,8 @@ at::Tensor Counts(const at::Tensor& csr) {
   return csr.crow_indices().diff().clamp_min(1).unsqueeze(1);
 }
 
-// Also which element an extreme is from, the first of equals; their number in an empty row.
+// Also which element an extreme is from: the last NaN, else the first of equals, else (in an empty
+// row, or one of the infinity that the search starts from) their number.
 std::tuple<at::Tensor, at::Tensor> MMReduce(const at::Tensor& self, const at::Tensor& other,
                                             c10::string_view reduce) {
   if (!ReducesHere(self, other, reduce)) {
@@ -315,10 +329,14 @@ std::tuple<at::Tensor, at::Tensor> MMReduce(const at::Tensor& self, const at::Te
   at::Tensor into = e.row.to(at::kLong).unsqueeze(1).expand_as(terms);
   at::Tensor best = at::zeros({rows, other.size(1)}, other.options())
                         .scatter_reduce(0, into, terms, reduce, /*include_self=*/false);
-  at::Tensor wins = terms.eq(best.index_select(0, e.row)).logical_or(terms.ne(terms));
   at::Tensor number = at::arange(n, none.options()).unsqueeze(1);
-  at::Tensor from = at::full(best.sizes(), n, none.options())
-                        .scatter_reduce(0, into, at::where(wins, number, n), "amin");
+  double start = reduce == "amax" ? -HUGE_VAL : HUGE_VAL;
+  at::Tensor wins = terms.eq(best.index_select(0, e.row)).logical_and(terms.ne(start));
+  at::Tensor first = at::full(best.sizes(), n, none.options())
+                         .scatter_reduce(0, into, at::where(wins, number, n), "amin");
+  at::Tensor nan = at::full(best.sizes(), -1, none.options())
+                       .scatter_reduce(0, into, at::where(terms.ne(terms), number, -1), "amax");
+  at::Tensor from = at::where(nan.ge(0), nan, first);
   return {best, from};
 }
 
@@ -355,17 +373,16 @@ std::tuple<at::Tensor, at::Tensor> MMReduceBackward(const at::Tensor& self, cons
       dense = at::zeros_like(other).scatter_add(0, of_won(e.column).to(at::kLong), terms);
     }
   }
-  at::Tensor sparse;
-  if (mask[0]) {
-    sparse = MakeCompressed(self.crow_indices(), self.col_indices(), values, self.sizes(),
-                            self.layout());
-  }
-  return {sparse, mask[1] ? dense : at::Tensor()};
+  return {mask[0] ? WithValues(self, values) : at::Tensor(), mask[1] ? dense : at::Tensor()};
 }
 
 // ---- Between forms.
 
 at::Tensor RowStarts(const at::Tensor& self, int64_t size, bool out_int32) {
+  if (self.dim() != 1 || !(self.scalar_type() == at::kLong || self.scalar_type() == at::kInt)) {
+    return OnHost<at::_ops::_convert_indices_from_coo_to_csr>({self, size, out_int32})[0]
+        .toTensor();
+  }
   return at::searchsorted(self, at::arange(size + 1, self.options()), out_int32);
 }
 
@@ -453,9 +470,13 @@ at::Tensor ToCopyCompressed(const at::Tensor& self, std::optional<at::ScalarType
   if (!to.is_xla()) {
     return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
   }
-  at::TensorOptions options = self.options().device(to);
-  if (dtype.has_value()) options = options.dtype(dtype);
-  return MapSparse(self, options, [&](const at::Tensor& t) { return t.to(to, t.scalar_type()); });
+  auto copy = [&](const at::Tensor& t, at::ScalarType type) {
+    return t.to(to, type, non_blocking, /*copy=*/true);
+  };
+  auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(self);
+  return MakeCompressed(
+      copy(compressed, compressed.scalar_type()), copy(plain, plain.scalar_type()),
+      copy(self.values(), dtype.value_or(self.scalar_type())), self.sizes(), self.layout());
 }
 
 at::Tensor ToSparse(const at::Tensor& self, std::optional<at::Layout> layout,
@@ -515,6 +536,7 @@ TORCH_LIBRARY_IMPL(aten, SparseCsrXLA, m) {
   m.impl("sparse_sampled_addmm", TORCH_FN(SampledAddMM));
 }
 
+// From the CPU to ours: the source chooses the kernel. Elsewhere it is PyTorch's.
 TORCH_LIBRARY_IMPL(aten, SparseCsrCPU, m) { m.impl("_to_copy", TORCH_FN(ToCopyCompressed)); }
 
 }  // namespace torch_xla::ops

@@ -70,6 +70,55 @@ def test_several_devices(run_python):
     assert done.stdout.strip() == "['CPU:0', 'CPU:1', 'CPU:2']"
 
 
+def test_sparse_tensors_on_a_second_device(run_python):
+    """Sparse tensors are on the device that is named, whichever is the current one."""
+    done = run_python(
+        """
+        import warnings; warnings.simplefilter("ignore")
+        import torch, torch_xla
+        d = torch.device("xla:1")
+        i, v = torch.tensor([[0, 1, 1], [1, 0, 0]]), torch.tensor([3.0, 4, 5])
+        c = torch.sparse_coo_tensor(i, v, (2, 2))
+        zeros = torch.zeros(2, 2, layout=torch.sparse_coo, device=d)
+        csr = c.coalesce().to_sparse_csr().to(d)
+        made = {
+            "moved": c.to(d), "made": torch.sparse_coo_tensor(i.to(d), v.to(d), (2, 2)),
+            "named": torch.sparse_coo_tensor(i, v, (2, 2), device=d), "zeros": zeros,
+            "to_sparse": c.to_dense().to(d).to_sparse(), "coalesced": c.to(d).coalesce(),
+            "copied": zeros.clone().copy_(c.to("xla:0")), "like": torch.zeros_like(c, device=d),
+            "cat": torch.cat([c.to(d), c.to(d)]), "sum": c.to(d) + c.to(d), "neg": -c.to(d),
+            "detached": c.to(d).detach(), "csr": csr, "csr neg": -csr,
+            "csr to coo": csr.to_sparse(), "softmax": torch.sparse.softmax(c.to(d), 1),
+        }
+        with torch.xla.device(1):
+            assert c.to("xla:0").device.index == c.to("xla:0").coalesce().device.index == 0
+        for name, t in made.items():
+            members = [t._indices(), t._values()] if t.is_sparse else [t.col_indices(), t.values()]
+            assert {m.device for m in (t, *members)} == {d}, name
+        assert torch.equal((made["moved"] @ torch.eye(2, device=d)).cpu(), c.to_dense())
+        table = torch.nn.Embedding(5, 3, sparse=True).to(d)
+        before = table.weight.detach().cpu()
+        for make in (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), torch.optim.SparseAdam):
+            optimizer = make(list(table.parameters()))
+            for _ in range(2):
+                optimizer.zero_grad()
+                table(torch.tensor([1, 1, 4], device=d)).sum().backward()
+                assert table.weight.grad.device == d
+                optimizer.step()
+        changed = (table.weight.cpu() != before).any(1).tolist()
+        assert changed == [False, True, False, False, True], changed
+        try:
+            csr + csr.to("xla:0")
+        except RuntimeError as e:
+            assert "xla:0" in str(e) and "xla:1" in str(e), e
+        else:
+            raise AssertionError("devices mixed")
+        """,
+        CPU_NUM_DEVICES="2",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_runtime_of_one_process(device):
     assert xr.device_type() == "CPU"
     assert xr.world_size() == xr.process_count() == xr.local_process_count() == 1

@@ -137,12 +137,15 @@ def error_on(device, case) -> tuple[type, str] | None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
 def test_a_single_half_is_rounded(device, dtype):
-    """As the CPU has it: only tensors of one dimension or more refuse the number."""
+    """As the CPU has it: only tensors of more elements refuse the number."""
 
     def put(d):
         x = torch.zeros(2, device=d).to(dtype)
         x[0] = 1e6
-        return x, torch.full((), 1e6, dtype=dtype, device=d), x[1].clone().fill_(-1e6)
+        return x, *(
+            torch.full(shape, 1e6, dtype=dtype, device=d).fill_(-1e6)
+            for shape in ((), (1,), (1, 1))
+        )
 
     for ours, theirs in zip(put(device), put("cpu"), strict=True):
         assert_same(ours.float(), theirs.float())

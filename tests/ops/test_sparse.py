@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 import torch_xla
 import torch_xla.core.xla_model as xm
 import torch_xla.distributed.parallel_loader as pl
+from torch_xla.debug import metrics
 
 from .oracle import DEVICE, TOLERANCE, host_runs
 
@@ -266,6 +267,7 @@ MATRICES = {
     "addmm beta 0": lambda d: torch.sparse.addmm(
         torch.full((4, 3), torch.nan, device=d), uncoalesced(d), dense(6, 3).to(d), beta=0
     ),
+    "halves": lambda d: uncoalesced(d, torch.bfloat16) @ dense(6, 3, torch.bfloat16).to(d),
     "addmm_": lambda d: dense(4, 3).to(d).addmm_(uncoalesced(d), dense(6, 3).to(d)),
     "bmm": lambda d: torch.bmm(
         torch.stack([uncoalesced(d), uncoalesced(d)]), torch.ones(2, 6, 3, device=d)
@@ -413,6 +415,13 @@ GRADIENTS = {
         torch.sparse_csr_tensor([0, 3, 3, 5], [0, 1, 2, 0, 2], torch.ones(5), (3, 3)),
         torch.tensor([[1.0, torch.nan], [2, 1], [2, 1]]),
     ),
+    "reduce NaN and infinities": lambda: (
+        lambda s, x: torch.sparse.mm(s, x, "amax"),
+        torch.sparse_csr_tensor(
+            [0, 1, 3, 3], [0, 0, 2], torch.tensor([1.0, torch.nan, torch.inf]), (3, 3)
+        ),
+        torch.tensor([[1.0, 0], [torch.nan, 1], [0, 1]]),
+    ),
     "reduce nothing": lambda: (
         lambda s, x: torch.sparse.mm(s, x, "amin"),
         torch.zeros(3, 2).to_sparse_csr(),
@@ -457,10 +466,10 @@ def test_training_a_sparse_embedding_waits_for_nothing():
     table = nn.Embedding(7, 3, sparse=True).to(DEVICE)
     optimizer = torch.optim.SGD(table.parameters(), 0.1)
     torch_xla.sync()
-    before = host_runs()
+    before = host_runs(), metrics.metric_data("ExecuteTime")[0]
     table(torch.tensor([1, 2, 1], device=DEVICE)).pow(2).sum().backward()
     optimizer.step()
-    assert host_runs() == before
+    assert (host_runs(), metrics.metric_data("ExecuteTime")[0]) == before
 
 
 def test_products_are_recorded():
@@ -475,15 +484,83 @@ def test_products_are_recorded():
 
 
 def test_members_share_memory():
-    """`_values` and `values` are views: writes through them are seen."""
+    """`_values` and `values` are views, and what writes in place is seen where it is on the CPU."""
 
     def write(d: Any) -> Any:
-        s, c = uncoalesced(d), compressed("csr", d)
+        s, t = uncoalesced(d), uncoalesced(d)
         s._values().mul_(2)
-        c.values().zero_()
-        return s, c
+        values = t._values()
+        t.mul_(2)
+        return s, t, values
 
     same(write)
+
+
+WRITES = {
+    "mul_": lambda c: c.mul_(2),
+    "add_": lambda c: c.add_(c) if c.layout == torch.sparse_csr else c.mul_(2),
+    "copy_": lambda c: c.copy_(c * 3),
+    "neg_": lambda c: c.neg_(),
+    "fill_": lambda c: c.fill_(3.0),
+    "zero_": lambda c: c.zero_(),
+    "values": lambda c: c.values().mul_(2),
+    "detach": lambda c: c.detach().mul_(0.5),
+    "data": lambda c: c.data.neg_(),
+}
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_into_compressed_tensors_are_seen(name, layout):
+    def write(d: Any) -> Any:
+        c = compressed(layout, d)
+        values, t, copied = c.values(), c.t(), c.to(d, copy=True)
+        WRITES[name](c)
+        if name == "zero_":  # without elements: nothing is left to share
+            return c, copied
+        return c, values, t, copied
+
+    same(write)
+
+
+def test_results_have_indices_of_their_own():
+    def write(d: Any) -> Any:
+        c = compressed("csr", d)
+        results = [
+            dense().to(d).sparse_mask(c),
+            c.to(torch.float64),
+            torch.sparse.sampled_addmm(c, dense(4, 5).to(d), dense(5, 6).to(d)),
+        ]
+        for r in results:
+            r.col_indices().zero_()
+        return c
+
+    same(write)
+
+
+@pytest.mark.parametrize("layout", ["coo", *LAYOUTS])
+def test_parameters_and_buffers_move_with_their_module(layout):
+    def make() -> nn.Module:
+        module = nn.Module()
+        t = uncoalesced("cpu") if layout == "coo" else compressed(layout, "cpu")
+        module.weight = nn.Parameter(t)
+        module.register_buffer("adjacent", t.detach())
+        return module
+
+    moved, here = make(), make()
+    weight = moved.weight
+    moved.to(DEVICE)
+    assert moved.weight is weight and moved.weight.requires_grad
+    x = torch.ones(6, 2)
+    if layout != "bsc":  # no kernel on the CPU
+        with torch.no_grad():
+            got, want = moved.weight @ x.to(DEVICE), here.weight @ x
+        torch.testing.assert_close(got.cpu(), want)
+    assert {t.device for t in moved.state_dict().values()} == {DEVICE}
+    same(lambda d: list((moved if d.type == "xla" else here).state_dict().values()))
+    moved.cpu()
+    assert plain(moved.weight)[0] == plain(here.weight)[0]
+    torch.testing.assert_close(moved.weight.to_dense(), here.weight.to_dense())
 
 
 def test_moves_and_copies(tmp_path):
@@ -530,6 +607,17 @@ ERRORS = {
         torch.ones(1, device=d),
         (1, 1),
         check_invariants=True,
+    ),
+    "addmm_ broadcasts": lambda d: dense(1, 3).to(d).addmm_(uncoalesced(d), dense(6, 3).to(d)),
+    "add alpha does not fit": lambda d: torch.add(
+        uncoalesced(d, torch.int8), uncoalesced(d, torch.int8), alpha=1000
+    ),
+    "addmm alpha": lambda d: torch.addmm(
+        dense(4, 3).to(d), uncoalesced(d), dense(6, 3).to(d), alpha=1j
+    ),
+    "add of bools": lambda d: uncoalesced(d, torch.bool) + uncoalesced(d, torch.bool),
+    "coo to csr of floats": lambda d: torch._convert_indices_from_coo_to_csr(
+        torch.ones(2, device=d), 3
     ),
     "layout": lambda d: torch.sparse.sampled_addmm(uncoalesced(d), dense().to(d), dense().to(d)),
 }

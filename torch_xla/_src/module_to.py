@@ -22,12 +22,31 @@ def wrap() -> None:
     @functools.wraps(original)
     def _apply(self: Module, fn: Callable[[Any], Any], recurse: bool = True) -> Module:
         before = dict(self._parameters)
-        original(self, fn, recurse)  # type: ignore[no-untyped-call]
+        # torch sets `.data` of sparse compressed ones, which leaves the members where they were.
+        apart = {n: p for n, p in before.items() if p is not None and _crosses_compressed(p, fn)}
+        self._parameters.update(dict.fromkeys(apart))
+        try:
+            original(self, fn, recurse)  # type: ignore[no-untyped-call]
+        finally:
+            self._parameters.update(apart)
+        for name, p in apart.items():
+            with torch.no_grad():
+                moved = Parameter(fn(p), p.requires_grad)
+                if p.grad is not None:
+                    moved.grad = fn(p.grad)
+            self._parameters[name] = moved
         if not torch.__future__.get_overwrite_module_params_on_conversion():
             _restore_identities(self, before)
         return self
 
     Module._apply = _apply  # type: ignore[method-assign]
+
+
+def _crosses_compressed(p: Parameter, fn: Callable[[Any], Any]) -> bool:
+    if p.layout in (torch.strided, torch.sparse_coo):
+        return False
+    with torch.no_grad():
+        return bool((p.device.type == "xla") != (fn(p).device.type == "xla"))
 
 
 def _restore_identities(module: Module, before: dict[str, Parameter | None]) -> None:
