@@ -134,6 +134,12 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   }
   CounterOf(op)->Add();
   std::vector<at::Tensor> host = ToCpu(tensors);
+  // A tensor that is given twice (as itself and as out=) is one on the host, too.
+  for (size_t i = 1; i < host.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (tensors[i].is_same(tensors[j])) host[i] = host[j];
+    }
+  }
   std::vector<IValue> given = args;
   GiveGenerators(schema, given, device);
   torch::jit::Stack inner;

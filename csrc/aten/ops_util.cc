@@ -34,6 +34,7 @@ HostScalar ReadHostScalar(const at::Tensor& t) {
     case at::kLong: return integer(*static_cast<const int64_t*>(p));
     case at::kFloat: return real(*static_cast<const float*>(p));
     case at::kBool: return integer(*static_cast<const bool*>(p));
+    case at::kUInt64: return integer(std::bit_cast<int64_t>(*static_cast<const uint64_t*>(p)));
     case at::kInt: return integer(*static_cast<const int32_t*>(p));
     case at::kComplexDouble: {
       auto c = *static_cast<const c10::complex<double>*>(p);
@@ -111,7 +112,7 @@ ir::Value Full(const Shape& shape, const at::Scalar& value) {
   // treats the other way round.
   bool half = ByteSize(shape.dtype) <= 2 && IsFloat(shape.dtype);
   bool rounds = shape.numel() == 1 ? half : shape.dtype == DType::kC32;
-  if (!rounds) CheckFits(value, shape.dtype);
+  CheckFits(value, !rounds ? shape.dtype : IsComplex(shape.dtype) ? DType::kC64 : DType::kF64);
   static const ir::OpDef op("aten::full", LowerFull);
   record::Recording r(op);
   r.ScalarInput(value);

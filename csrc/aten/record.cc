@@ -40,6 +40,8 @@ void Recording::ScalarInput(const at::Scalar& s) {
     Scalar(DType::kC128, std::bit_cast<int64_t>(c.real()), std::bit_cast<int64_t>(c.imag()));
   } else if (s.isBoolean()) {
     Scalar(DType::kBool, s.toBool());
+  } else if (s.type() == at::kUInt64) {  // from 2^63 on
+    Scalar(DType::kU64, static_cast<int64_t>(s.toUInt64()));
   } else {
     ScalarInput(s.toLong());
   }

@@ -36,6 +36,11 @@ DType StepType(DType t) { return t == DType::kC32 ? t : Wide(t); }
 Value Step(Value x) { return x.dtype() == DType::kC32 ? hlo::RoundToHalves(x) : x; }
 
 // out = self + alpha * other; the sum of bools is their disjunction.
+// A factor is a number of the type that PyTorch computes in. All of those hold small integers.
+void CheckFactor(const at::Scalar& factor, DType t) {
+  if (IsInt(t) || t == DType::kC32 || !factor.isIntegral(true)) CheckFits(factor, Wide(t));
+}
+
 template <bool kSubtract>
 struct AddSub {
   static Shape Infer(const Arg& self, const Arg& other, const at::Scalar& alpha) {
@@ -46,7 +51,7 @@ struct AddSub {
                 "For non-complex input tensors, argument alpha must not be a complex number.");
     TORCH_CHECK(!alpha.isBoolean() || out.dtype == DType::kBool,
                 "Boolean alpha only supported for Boolean results.");
-    if (IsInt(out.dtype) || out.dtype == DType::kC32) CheckFits(alpha, out.dtype);
+    CheckFactor(alpha, out.dtype);
     if (kSubtract) CheckNotBool(self.dtype(), other.dtype());
     return out;
   }
@@ -104,8 +109,9 @@ void CheckLerpTypes(const Arg& self, const Arg& end) {
 }
 
 struct LerpScalar {
-  static Shape Infer(const Arg& self, const Arg& end, const at::Scalar&) {
+  static Shape Infer(const Arg& self, const Arg& end, const at::Scalar& weight) {
     CheckLerpTypes(self, end);
+    CheckFactor(weight, self.dtype());
     return {self.dtype(), Broadcast({self, end})};
   }
   static Value Lower(const Shape& out, Value self, Value end, Value weight) {
@@ -143,7 +149,7 @@ struct Addc {
                 "(input + value * tensor1 / tensor2), for all dtypes.");
     DType t = Promote({self, t1, t2});
     CheckImplemented(t != DType::kBool, kDivide ? "addcdiv_cpu_out" : "addcmul_cpu_out", t);
-    if (IsInt(t) || t == DType::kC32) CheckFits(value, t);
+    CheckFactor(value, t);
     return {t, Broadcast({self, t1, t2})};
   }
   static Value Lower(const Shape& out, Value self, Value t1, Value t2, Factor value) {

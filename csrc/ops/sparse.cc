@@ -109,12 +109,16 @@ at::Tensor Coalesce(const at::Tensor& self) {
 }
 
 // `like` with other values. Indices are copies, as PyTorch makes them: either may be written.
-at::Tensor WithValues(const at::Tensor& like, const at::Tensor& values) {
+at::Tensor WithValues(const at::Tensor& like, const at::Tensor& values,
+                      std::optional<at::ScalarType> indices = std::nullopt) {
   if (like.layout() == at::kSparse) {
     return Coo(like, like._indices().clone(), values, like.is_coalesced());
   }
   auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(like);
-  return MakeCompressed(compressed.clone(), plain.clone(), values, like.sizes(), like.layout());
+  auto copy = [&](const at::Tensor& t) {
+    return t.to(indices.value_or(t.scalar_type()), /*non_blocking=*/false, /*copy=*/true);
+  };
+  return MakeCompressed(copy(compressed), copy(plain), values, like.sizes(), like.layout());
 }
 
 // What a kernel leaves to the CPU's: unusual operands, and wrong ones, which raise in its words.
@@ -154,8 +158,9 @@ at::Tensor& AddOut(const at::Tensor& self, const at::Tensor& other, const at::Sc
     at::Tensor values =
         at::cat({self._values().to(common), Scaled(other._values().to(common), alpha)}, 0);
     at::Tensor sum = Coo(self, indices, values, false);
-    bool coalesced = self.is_coalesced() && other.is_coalesced();
-    return Put(out, coalesced ? sum.coalesce() : sum);
+    // More elements than places: sums of sums would grow without end.
+    bool coalesce = (self.is_coalesced() && other.is_coalesced()) || sum._nnz() > SparseNumel(sum);
+    return Put(out, coalesce ? sum.coalesce() : sum);
   }
   return OutOnHost<at::_ops::add_out>(out, {self, other, alpha, out});
 }
@@ -209,7 +214,7 @@ at::Tensor SparseMask(const at::Tensor& self, const at::Tensor& mask) {
       self.sizes() == mask.sizes()) {
     Elements e = ElementsOf(mask);
     at::Tensor places = e.row.to(at::kLong).mul(self.size(1)).add(e.column);
-    return WithValues(mask, self.reshape(-1).index_select(0, places));
+    return WithValues(mask, self.reshape(-1).index_select(0, places), at::kLong);
   }
   if (IsDense(self) && IsCoo(mask)) return at::native::sparse_mask(self, mask);
   bool fits = IsCoo(self) && IsCoo(mask) && self.sizes() == mask.sizes() &&
@@ -283,7 +288,7 @@ at::Tensor SampledAddMM(const at::Tensor& self, const at::Tensor& mat1, const at
               mat1.size(0) == self.size(0) && mat2.size(1) == self.size(1) &&
               mat1.scalar_type() == self.scalar_type() &&
               mat2.scalar_type() == self.scalar_type() &&
-              (self.scalar_type() == at::kFloat || self.scalar_type() == at::kDouble);
+              !c10::isIntegralType(self.scalar_type(), /*includeBool=*/true);
   if (!fits) {
     return OnHost<at::_ops::sparse_sampled_addmm>({self, mat1, mat2, beta, alpha})[0].toTensor();
   }
@@ -293,7 +298,7 @@ at::Tensor SampledAddMM(const at::Tensor& self, const at::Tensor& mat1, const at
   at::Tensor products = mat1.index_select(0, e.row).mul(mat2.t().index_select(0, e.column)).sum(1);
   at::Tensor values = Scaled(products, alpha);
   if (!beta.equal(0)) values = values.add(Scaled(e.value, beta));
-  return WithValues(self, values);
+  return WithValues(self, values, at::kLong);
 }
 
 // ---- torch.sparse.mm(csr, dense, reduce): rows of products, reduced.

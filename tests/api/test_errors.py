@@ -116,6 +116,22 @@ CASES |= {
     or (dtype in (torch.float32, torch.bfloat16) and not isinstance(v, complex))
     if how != "assignment" or dtype.itemsize > 2
 }
+CASES |= {
+    "add alpha overflow": lambda d: torch.ones(2, device=d).add(1, alpha=1e39),
+    "addcmul complex": lambda d: torch.ones(2, device=d).addcmul(
+        *2 * [torch.ones(2, device=d)], value=1j
+    ),
+    "addcdiv overflow": lambda d: torch.ones(2, device=d).addcdiv(
+        *2 * [torch.ones(2, device=d)], value=1e39
+    ),
+    "lerp complex": lambda d: torch.ones(2, device=d).lerp(torch.zeros(2, device=d), 1j),
+    "lerp overflow": lambda d: (
+        torch.ones(2, device=d).half().lerp(torch.zeros(2, device=d).half(), 1e39)
+    ),
+    "assignment of a complex to a half": lambda d: (
+        torch.ones(2, device=d).half().__setitem__(0, 1j)
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -133,6 +149,29 @@ def error_on(device, case) -> tuple[type, str] | None:
     except Exception as e:
         return type(e), str(e).replace("xla:0", "cpu")[:40]
     return None
+
+
+UNSIGNED = {
+    "full": lambda d: torch.full((2,), 2**64 - 1, dtype=torch.uint64, device=d),
+    "fill_": lambda d: torch.zeros(2, device=d).fill_(2**63),
+    "add": lambda d: torch.zeros(2, device=d) + 2**63,
+    "mul": lambda d: torch.ones(2, dtype=torch.float64, device=d) * (2**64 - 1),
+    "less": lambda d: torch.zeros(2, device=d) < 2**64 - 1,
+    "equal": lambda d: torch.full((2,), 2.0**63, device=d) == 2**63,
+    "masked_fill": lambda d: torch.ones(2, device=d).masked_fill(
+        torch.ones(2, device=d) > 0, 2**63
+    ),
+    "where": lambda d: torch.where(torch.ones(2, device=d) > 0, 2**63, torch.ones(2, device=d)),
+    "clamp": lambda d: torch.ones(2, device=d).clamp(max=2**63),
+    "pow": lambda d: torch.full((2,), 0.5, device=d) ** 2**63,
+    "halves": lambda d: torch.ones(2, dtype=torch.bfloat16, device=d) * 2**63,
+    "complex": lambda d: torch.ones(2, dtype=torch.complex64, device=d) * 2**63,
+}
+
+
+@pytest.mark.parametrize("name", UNSIGNED)
+def test_numbers_beyond_int64(device, name):
+    assert_same(UNSIGNED[name](device), UNSIGNED[name]("cpu"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])

@@ -49,6 +49,12 @@ def compressed(layout: str, device: Any, x: torch.Tensor | None = None) -> torch
     return getattr(x, f"to_sparse_{layout}")(*block).to(device)  # type: ignore[no-any-return]
 
 
+def narrow(device: Any) -> torch.Tensor:
+    """CSR with int32 indices."""
+    starts, columns = (torch.tensor(i, dtype=torch.int32) for i in ([0, 1, 3], [1, 0, 1]))
+    return torch.sparse_csr_tensor(starts, columns, torch.tensor([2.0, 3, 4]), (2, 2)).to(device)
+
+
 def plain(t: Any) -> Any:
     """A result as dense CPU tensors and what names its form."""
     if not isinstance(t, torch.Tensor):
@@ -269,6 +275,10 @@ MATRICES = {
     ),
     "halves": lambda d: uncoalesced(d, torch.bfloat16) @ dense(6, 3, torch.bfloat16).to(d),
     "addmm_": lambda d: dense(4, 3).to(d).addmm_(uncoalesced(d), dense(6, 3).to(d)),
+    "smm": lambda d: torch.smm(uncoalesced(d).coalesce(), dense(6, 3).to(d)),
+    "sspaddmm": lambda d: torch.sspaddmm(
+        dense(4, 3).to(d).to_sparse(), uncoalesced(d).coalesce(), dense(6, 3).to(d)
+    ),
     "bmm": lambda d: torch.bmm(
         torch.stack([uncoalesced(d), uncoalesced(d)]), torch.ones(2, 6, 3, device=d)
     ),
@@ -342,6 +352,17 @@ COMPRESSED = {
     "copy_": lambda d: compressed("csr", d).copy_(compressed("csr", d) * 3),
     "values": lambda d: (compressed("csr", d).values(), compressed("bsc", d).row_indices()),
     "batch": lambda d: torch.stack([torch.eye(2), torch.eye(2)]).to(d).to_sparse_csr(),
+    "batches in place": lambda d: [
+        getattr(torch.stack([torch.eye(2), torch.eye(2)]).to_sparse_csr().to(d), name)(2)
+        for name in ("mul_", "fill_")
+    ],
+    "int32": lambda d: (
+        dense(2, 2).to(d).sparse_mask(narrow(d)),
+        torch.sparse.sampled_addmm(narrow(d), dense(2, 5).to(d), dense(5, 2).to(d)),
+        narrow(d) @ dense(2, 3).to(d),
+        narrow(d).to_sparse_csc(),
+        narrow(d).to(torch.float64),
+    ),
     "indices": lambda d: (
         torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2, 3], device=d), 5),
         torch._convert_indices_from_csr_to_coo(
@@ -470,6 +491,22 @@ def test_training_a_sparse_embedding_waits_for_nothing():
     table(torch.tensor([1, 2, 1], device=DEVICE)).pow(2).sum().backward()
     optimizer.step()
     assert (host_runs(), metrics.metric_data("ExecuteTime")[0]) == before
+
+
+def test_sums_do_not_grow_without_end():
+    """Gradients of many backward passes: at most an element for each row."""
+    table = nn.Embedding(7, 3, sparse=True).to(DEVICE)
+    for _ in range(8):
+        table(torch.tensor([1, 2, 1], device=DEVICE)).sum().backward()
+    assert table.weight.grad._nnz() <= 7
+    assert table.weight.grad.to_dense()[:3, 0].tolist() == [0, 16, 8]
+
+
+def test_halves_learn_sparse_matrices():
+    for dtype in (torch.bfloat16, torch.float16):
+        s = narrow(DEVICE).to(dtype).requires_grad_()
+        torch.sparse.mm(s, torch.ones(2, 3, dtype=dtype, device=DEVICE)).sum().backward()
+        assert s.grad.values().tolist() == [3, 3, 3]
 
 
 def test_products_are_recorded():
