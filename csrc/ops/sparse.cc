@@ -472,7 +472,8 @@ at::Tensor ToCopyCompressed(const at::Tensor& self, std::optional<at::ScalarType
                             std::optional<bool> pin_memory, bool non_blocking,
                             std::optional<at::MemoryFormat> format) {
   c10::Device to = device.value_or(self.device());
-  if (!to.is_xla()) {
+  // A dense gradient of a compressed tensor comes here by the layout that is asked for.
+  if (!to.is_xla() || layout.value_or(self.layout()) != self.layout()) {
     return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
   }
   auto copy = [&](const at::Tensor& t, at::ScalarType type) {

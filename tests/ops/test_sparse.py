@@ -656,6 +656,11 @@ ERRORS = {
     "coo to csr of floats": lambda d: torch._convert_indices_from_coo_to_csr(
         torch.ones(2, device=d), 3
     ),
+    "gradient of a conversion": lambda d: (
+        (compressed("csr", d).requires_grad_().double() @ dense(6, 3, torch.float64).to(d))
+        .sum()
+        .backward()
+    ),
     "layout": lambda d: torch.sparse.sampled_addmm(uncoalesced(d), dense().to(d), dense().to(d)),
 }
 
