@@ -188,6 +188,8 @@ bool Alike(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 void TakeSparse(const at::Tensor& self, const at::Tensor& from) {
+  // As PyTorch's kernels do: a COO tensor gets new members; those of a compressed one are written
+  // if they fit, and views and detached tensors see it.
   if (self.layout() == at::kSparse) {
     at::SparseTensorImpl* impl = at::sparse::get_sparse_impl(self);
     impl->raw_resize_(from.sparse_dim(), from.dense_dim(), from.sizes());
@@ -195,8 +197,6 @@ void TakeSparse(const at::Tensor& self, const at::Tensor& from) {
     impl->set_coalesced(from.is_coalesced());
     return;
   }
-  // As PyTorch's kernels do: a COO tensor gets new members; those of a compressed one are written
-  // if they fit, and views and detached tensors see it.
   auto [compressed, plain] = at::sparse_csr::getCompressedPlainIndices(self);
   auto [new_compressed, new_plain] = at::sparse_csr::getCompressedPlainIndices(from);
   if (self.sizes() == from.sizes() && Alike(compressed, new_compressed) &&
