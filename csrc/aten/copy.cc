@@ -109,9 +109,7 @@ at::Tensor ToCopy(const at::Tensor& self, std::optional<at::ScalarType> dtype,
 }
 
 // The type of the host's copy that is moved: see DType::kC32.
-at::ScalarType Held(at::ScalarType type) {
-  return type == at::kComplexHalf ? at::kComplexFloat : type;
-}
+at::ScalarType Moved(DType t) { return ToScalarType(Stored(t)); }
 
 std::vector<at::Tensor> ToCpuList(at::TensorList tensors) { return ToCpu(tensors); }
 
@@ -130,7 +128,7 @@ std::vector<at::Tensor> ToCpu(at::TensorList tensors) {
       continue;
     }
     from.push_back(Unwrap(t));
-    t = at::empty(t.sizes(), at::TensorOptions().dtype(Held(t.scalar_type())).device(at::kCPU));
+    t = at::empty(t.sizes(), at::device(at::kCPU).dtype(Moved(ToDType(t.scalar_type()))));
     to.push_back(t.mutable_data_ptr());
   }
   try {
@@ -156,7 +154,7 @@ at::Tensor FromCpu(const at::Tensor& tensor, int device) {
   }
   at::Tensor dense = tensor.resolve_conj().resolve_neg().contiguous();
   Shape shape = ShapeOf(dense);
-  if (shape.dtype == DType::kC32) dense = dense.to(Held(at::kComplexHalf));
+  if (Stored(shape.dtype) != shape.dtype) dense = dense.to(Moved(shape.dtype));
   return Wrap(lazy::FromHost(dense.const_data_ptr(), shape, device), shape);
 }
 

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "aten/device.h"
 #include "aten/generator.h"
 #include "aten/host_copy.h"
 #include "aten/ops_util.h"
@@ -108,18 +107,13 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   stack->resize(stack->size() - n);
 
   std::vector<at::Tensor> tensors = Tensors(args);
-  int device = CurrentDevice();
+  std::optional<c10::Device> where;
   for (const at::Tensor& t : tensors) {
-    if (OnXla(t)) {
-      device = DeviceOf(t.device());
-      break;
-    }
+    if (!OnXla(t)) continue;
+    if (where && *where != t.device()) RaiseDeviceMismatch(t.device(), *where);
+    where = t.device();
   }
-  for (const at::Tensor& t : tensors) {
-    if (OnXla(t) && DeviceOf(t.device()) != device) {
-      RaiseDeviceMismatch(t.device(), c10::Device(c10::kXLA, static_cast<int8_t>(device)));
-    }
-  }
+  int device = DeviceOf(where);
   // Torch chooses some kernels, such as a convolution's, by the first tensor: then it is that one's
   // device that is wrong. Later ones may be on the CPU where an operator says so (lengths,
   // indices).
@@ -135,10 +129,10 @@ void RunOnHost(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   CounterOf(op)->Add();
   std::vector<at::Tensor> host = ToCpu(tensors);
   // A tensor that is given twice (as itself and as out=) is one on the host, too.
-  for (size_t i = 1; i < host.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (tensors[i].is_same(tensors[j])) host[i] = host[j];
-    }
+  std::unordered_map<const c10::TensorImpl*, size_t> seen;
+  for (size_t i = 0; i < host.size(); ++i) {
+    auto [at, fresh] = seen.try_emplace(tensors[i].unsafeGetTensorImpl(), i);
+    if (!fresh) host[i] = host[at->second];
   }
   std::vector<IValue> given = args;
   GiveGenerators(schema, given, device);

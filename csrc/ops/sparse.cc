@@ -208,12 +208,16 @@ Elements ElementsOf(const at::Tensor& t) {
   return t.layout() == at::kSparseCsr ? rows : rows.Transposed();
 }
 
+// [nnz]: each element's place in rows of so many columns.
+at::Tensor Places(const Elements& m, int64_t columns) {
+  return m.row.to(at::kLong).mul(columns).add(m.column);
+}
+
 // self's values at the mask's places, zero where it has none.
 at::Tensor SparseMask(const at::Tensor& self, const at::Tensor& mask) {
   if (IsDense(self) && IsRowsOrColumns(mask) && IsMatrixOfElements(mask) &&
       self.sizes() == mask.sizes()) {
-    Elements e = ElementsOf(mask);
-    at::Tensor places = e.row.to(at::kLong).mul(self.size(1)).add(e.column);
+    at::Tensor places = Places(ElementsOf(mask), self.size(1));
     return WithValues(mask, self.reshape(-1).index_select(0, places), at::kLong);
   }
   if (IsDense(self) && IsCoo(mask)) return at::native::sparse_mask(self, mask);
@@ -235,10 +239,14 @@ at::Tensor SparseMask(const at::Tensor& self, const at::Tensor& mask) {
   return WithValues(mask, values);
 }
 
+// [nnz, n]: each element times the row of a dense matrix that it meets in a product.
+at::Tensor Terms(const Elements& m, const at::Tensor& dense) {
+  return dense.index_select(0, m.column).mul(m.value.unsqueeze(1));
+}
+
 // [rows, n]: a sparse matrix of so many rows times a dense one.
 at::Tensor Product(int64_t rows, const Elements& m, const at::Tensor& dense) {
-  at::Tensor terms = dense.index_select(0, m.column).mul(m.value.unsqueeze(1));
-  return SumRows(rows, m.row, terms);
+  return SumRows(rows, m.row, Terms(m, dense));
 }
 
 at::Tensor& AddMMOut(const at::Tensor& self, const at::Tensor& mat1, const at::Tensor& mat2,
@@ -330,7 +338,7 @@ std::tuple<at::Tensor, at::Tensor> MMReduce(const at::Tensor& self, const at::Te
     at::Tensor sums = Product(rows, e, other);
     return {reduce == "mean" ? sums.div(Counts(self)) : sums, none};
   }
-  at::Tensor terms = other.index_select(0, e.column).mul(e.value.unsqueeze(1));
+  at::Tensor terms = Terms(e, other);
   at::Tensor into = e.row.to(at::kLong).unsqueeze(1).expand_as(terms);
   at::Tensor best = at::zeros({rows, other.size(1)}, other.options())
                         .scatter_reduce(0, into, terms, reduce, /*include_self=*/false);
@@ -406,7 +414,7 @@ at::Tensor ToCompressed(const at::Tensor& self, std::optional<int64_t> dense_dim
   if (!by_row) e = e.Transposed();
   int64_t rows = self.size(by_row ? 0 : 1), columns = self.size(by_row ? 1 : 0);
   if (!sorted) {
-    at::Tensor order = e.row.to(at::kLong).mul(columns).add(e.column).argsort();
+    at::Tensor order = Places(e, columns).argsort();
     e = {e.row.index_select(0, order), e.column.index_select(0, order),
          e.value.index_select(0, order)};
   }

@@ -23,18 +23,14 @@ def wrap() -> None:
     def _apply(self: Module, fn: Callable[[Any], Any], recurse: bool = True) -> Module:
         before = dict(self._parameters)
         # torch sets `.data` of sparse compressed ones, which leaves the members where they were.
-        apart = {n: p for n, p in before.items() if p is not None and _crosses_compressed(p, fn)}
-        self._parameters.update(dict.fromkeys(apart))
+        moved = _crossing_compressed(before, fn)
+        self._parameters.update(dict.fromkeys(moved))
         try:
             original(self, fn, recurse)  # type: ignore[no-untyped-call]
-        finally:
-            self._parameters.update(apart)
-        for name, p in apart.items():
-            with torch.no_grad():
-                moved = Parameter(fn(p), p.requires_grad)
-                if p.grad is not None:
-                    moved.grad = fn(p.grad)
-            self._parameters[name] = moved
+        except BaseException:
+            self._parameters.update({name: before[name] for name in moved})
+            raise
+        self._parameters.update(moved)
         if not torch.__future__.get_overwrite_module_params_on_conversion():
             _restore_identities(self, before)
         return self
@@ -42,11 +38,21 @@ def wrap() -> None:
     Module._apply = _apply  # type: ignore[method-assign]
 
 
-def _crosses_compressed(p: Parameter, fn: Callable[[Any], Any]) -> bool:
-    if p.layout in (torch.strided, torch.sparse_coo):
-        return False
-    with torch.no_grad():
-        return bool((p.device.type == "xla") != (fn(p).device.type == "xla"))
+@torch.no_grad()
+def _crossing_compressed(
+    parameters: dict[str, Parameter | None], fn: Callable[[Any], Any]
+) -> dict[str, Parameter]:
+    """Sparse compressed parameters that fn moves to or from XLA, moved."""
+    crossing = {}
+    for name, p in parameters.items():
+        if p is None or p.layout in (torch.strided, torch.sparse_coo):
+            continue
+        value = fn(p)
+        if (value.device.type == "xla") != (p.device.type == "xla"):
+            crossing[name] = Parameter(value, p.requires_grad)
+            if p.grad is not None:
+                crossing[name].grad = fn(p.grad)
+    return crossing
 
 
 def _restore_identities(module: Module, before: dict[str, Parameter | None]) -> None:
